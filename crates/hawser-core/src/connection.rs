@@ -1,0 +1,409 @@
+//! [`ConnectionInfo`]: all that passes between a provider and a connector.
+//!
+//! It is the shape of os-brick and Cinder (`driver_volume_type` and `data`), read in snake case and in
+//! camel case, with the secrets split off and the volume's identity beside it. Unknown keys are kept,
+//! because storage systems send many and callers want them back.
+
+use std::fmt;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::attach::Identity;
+use crate::error::{Classify, Kind};
+use crate::secret::{Secret, Secrets};
+
+/// The name of a protocol: upper case, one spelling. Names are open; a connector says which it takes.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+pub struct Protocol(String);
+
+/// Other spellings of protocol names that are seen in the wild.
+const PROTOCOL_ALIASES: [(&str, &str); 9] = [
+    ("NVME", "NVMEOF"),
+    ("NVME-OF", "NVMEOF"),
+    ("NVME_OF", "NVMEOF"),
+    ("FC", "FIBRE_CHANNEL"),
+    ("POWERFLEX", "SCALEIO"),
+    ("VXFLEXOS", "SCALEIO"),
+    ("CIFS", "SMBFS"),
+    ("SMB", "SMBFS"),
+    ("CEPH", "RBD"),
+];
+
+impl Protocol {
+    /// A protocol by any of its spellings.
+    pub fn new(name: &str) -> Self {
+        let upper = name.trim().to_ascii_uppercase();
+        let known = PROTOCOL_ALIASES.iter().find(|(alias, _)| *alias == upper);
+        Self(known.map_or(upper, |(_, canonical)| (*canonical).to_owned()))
+    }
+
+    /// The canonical spelling.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl From<String> for Protocol {
+    fn from(name: String) -> Self {
+        Self::new(&name)
+    }
+}
+
+impl From<Protocol> for String {
+    fn from(protocol: Protocol) -> String {
+        protocol.0
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Other spellings of fields, beyond the mechanical camel case; from os-brick, OpenSDS and
+/// csi-lib-iscsi. The key is in snake case already.
+const FIELD_ALIASES: [(&str, &str); 9] = [
+    ("iqn", "target_iqn"),
+    ("lun", "target_lun"),
+    ("nqn", "target_nqn"),
+    ("auth_user_name", "auth_username"),
+    ("auth_type", "auth_method"),
+    ("target_wwn", "target_wwns"),
+    ("target_ip", "target_portal"),
+    ("transpor_type", "transport_type"),
+    ("export_location", "export"),
+];
+
+/// Fields that hold secrets, in snake case.
+const SECRET_FIELDS: [&str; 13] = [
+    "auth_password",
+    "auth_password_in",
+    "discovery_auth_password",
+    "discovery_auth_password_in",
+    "password",
+    "password_in",
+    "keyring",
+    "secret",
+    "server_password",
+    "server_token",
+    "provider_auth",
+    "dhchap_key",
+    "dhchap_ctrl_key",
+];
+
+/// How to reach a volume.
+///
+/// Its JSON carries no secrets: reading splits them off into [`ConnectionInfo::secrets`], writing
+/// leaves them out.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(try_from = "Value", into = "Value")]
+pub struct ConnectionInfo {
+    /// Which connector.
+    pub protocol: Protocol,
+    /// What it needs; keys as they came, without the secrets.
+    pub data: Map<String, Value>,
+    /// Secrets by the snake-case name of their field.
+    pub secrets: Secrets,
+    /// What the device must say of itself.
+    pub identity: Option<Identity>,
+    /// In which spelling it came, and goes out again.
+    pub spelling: Spelling,
+}
+
+/// How the keys of an envelope are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Spelling {
+    /// `driver_volume_type`.
+    #[default]
+    Snake,
+    /// `driverVolumeType`.
+    Camel,
+}
+
+/// Why a JSON value is not a [`ConnectionInfo`].
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectionInfoError {
+    /// Not an object, or without a type.
+    #[error(
+        "connection info must be an object with driver_volume_type (or driverVolumeType) and data"
+    )]
+    Shape,
+    /// The type is not a short text.
+    #[error("driver_volume_type must be a text of 1 to 64 characters")]
+    Type,
+    /// Two spellings of one field say different things.
+    #[error("connection info gives {field} twice with different values")]
+    Ambiguous {
+        /// The field in snake case.
+        field: String,
+    },
+    /// A secret that is not a text.
+    #[error("the secret field {field} must be a text")]
+    SecretShape {
+        /// The field in snake case.
+        field: String,
+    },
+    /// The identity is not `{scheme, value}`.
+    #[error("the identity must be an object with scheme and value")]
+    Identity,
+    /// A field that this protocol needs is missing or of another type.
+    #[error("connection info for {protocol} is not usable")]
+    Data {
+        /// Which protocol.
+        protocol: String,
+        /// Which field, and why.
+        source: serde_json::Error,
+    },
+}
+
+impl Classify for ConnectionInfoError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Shape
+            | Self::Type
+            | Self::Ambiguous { .. }
+            | Self::SecretShape { .. }
+            | Self::Identity
+            | Self::Data { .. } => Kind::Invalid,
+        }
+    }
+}
+
+impl ConnectionInfo {
+    /// A new one in snake case without secrets.
+    pub fn new(protocol: Protocol, data: Map<String, Value>, identity: Option<Identity>) -> Self {
+        Self { protocol, data, secrets: Secrets::new(), identity, spelling: Spelling::Snake }
+    }
+
+    /// The data as a connector's own struct: keys in snake case, known aliases resolved.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, ConnectionInfoError> {
+        let mut normal = Map::new();
+        for (key, value) in &self.data {
+            let field = canonical_field(key);
+            match normal.get(&field) {
+                Some(other) if other != value => {
+                    return Err(ConnectionInfoError::Ambiguous { field });
+                }
+                Some(_) | None => normal.insert(field, value.clone()),
+            };
+        }
+        serde_json::from_value(Value::Object(normal)).map_err(|source| ConnectionInfoError::Data {
+            protocol: self.protocol.to_string(),
+            source,
+        })
+    }
+
+    /// The same without secrets, for records.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        Self { secrets: Secrets::new(), ..self.clone() }
+    }
+}
+
+/// `targetIqn`, `targetIQN` and `iqn` are all `target_iqn`.
+fn canonical_field(key: &str) -> String {
+    let snake = snake_case(key);
+    let known = FIELD_ALIASES.iter().find(|(alias, _)| *alias == snake);
+    known.map_or(snake, |(_, canonical)| (*canonical).to_owned())
+}
+
+/// A run of capitals is one word: `targetIQN` is `target_iqn`, `targetWWNs` is `target_wwns`.
+fn snake_case(key: &str) -> String {
+    let mut snake = String::with_capacity(key.len() + 4);
+    let mut before_lower = false;
+    for c in key.chars() {
+        if c.is_ascii_uppercase() {
+            if before_lower {
+                snake.push('_');
+            }
+            snake.push(c.to_ascii_lowercase());
+        } else {
+            snake.push(c);
+        }
+        before_lower = c.is_ascii_lowercase() || c.is_ascii_digit();
+    }
+    snake
+}
+
+impl TryFrom<Value> for ConnectionInfo {
+    type Error = ConnectionInfoError;
+
+    fn try_from(value: Value) -> Result<Self, ConnectionInfoError> {
+        let Value::Object(mut envelope) = value else { return Err(ConnectionInfoError::Shape) };
+        let snake = envelope.remove("driver_volume_type");
+        let camel = envelope.remove("driverVolumeType");
+        let spelling =
+            if camel.is_some() && snake.is_none() { Spelling::Camel } else { Spelling::Snake };
+        let protocol = match (snake, camel) {
+            (Some(a), Some(b)) if a != b => {
+                return Err(ConnectionInfoError::Ambiguous { field: "driver_volume_type".into() });
+            }
+            (Some(name), _) | (None, Some(name)) => protocol(&name)?,
+            (None, None) => return Err(ConnectionInfoError::Shape),
+        };
+        let Some(Value::Object(mut data)) = envelope.remove("data") else {
+            return Err(ConnectionInfoError::Shape);
+        };
+        let identity = match envelope.remove("identity") {
+            None | Some(Value::Null) => None,
+            Some(value) => {
+                Some(serde_json::from_value(value).map_err(|_| ConnectionInfoError::Identity)?)
+            }
+        };
+        let secrets = split_secrets(&mut data)?;
+        Ok(Self { protocol, data, secrets, identity, spelling })
+    }
+}
+
+fn protocol(name: &Value) -> Result<Protocol, ConnectionInfoError> {
+    match name.as_str().map(str::trim) {
+        Some(text) if !text.is_empty() && text.len() <= 64 => Ok(Protocol::new(text)),
+        Some(_) | None => Err(ConnectionInfoError::Type),
+    }
+}
+
+fn split_secrets(data: &mut Map<String, Value>) -> Result<Secrets, ConnectionInfoError> {
+    let keys: Vec<String> = data
+        .keys()
+        .filter(|key| SECRET_FIELDS.contains(&snake_case(key).as_str()))
+        .cloned()
+        .collect();
+    let mut secrets = Secrets::new();
+    for key in keys {
+        let field = snake_case(&key);
+        match data.remove(&key) {
+            Some(Value::String(text)) => {
+                let secret = Secret::new(text);
+                if secrets.get(&field).is_some_and(|other| *other != secret) {
+                    return Err(ConnectionInfoError::Ambiguous { field });
+                }
+                secrets.insert(field, secret);
+            }
+            Some(Value::Null) | None => {}
+            Some(_) => return Err(ConnectionInfoError::SecretShape { field }),
+        }
+    }
+    Ok(secrets)
+}
+
+impl From<ConnectionInfo> for Value {
+    fn from(info: ConnectionInfo) -> Self {
+        let mut envelope = Map::new();
+        let key = match info.spelling {
+            Spelling::Snake => "driver_volume_type",
+            Spelling::Camel => "driverVolumeType",
+        };
+        envelope.insert(key.into(), Value::String(info.protocol.0));
+        envelope.insert("data".into(), Value::Object(info.data));
+        if let Some(identity) = info.identity {
+            let mut fields = Map::new();
+            fields.insert("scheme".into(), Value::String(identity.scheme));
+            fields.insert("value".into(), Value::String(identity.value));
+            envelope.insert("identity".into(), Value::Object(fields));
+        }
+        Value::Object(envelope)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[derive(Debug, PartialEq, Deserialize)]
+    struct Iscsi {
+        target_iqn: String,
+        target_portal: String,
+        target_lun: u32,
+    }
+
+    fn read(value: Value) -> Result<ConnectionInfo, ConnectionInfoError> {
+        ConnectionInfo::try_from(value)
+    }
+
+    #[test]
+    fn both_spellings_mean_the_same() {
+        let snake = read(json!({ "driver_volume_type": "iscsi", "data": {
+            "target_iqn": "iqn.a", "target_portal": "10.0.0.1:3260", "target_lun": 0 } }))
+        .unwrap();
+        let camel = read(json!({ "driverVolumeType": " ISCSI ", "data": {
+            "targetIQN": "iqn.a", "targetPortal": "10.0.0.1:3260", "lun": 0 } }))
+        .unwrap();
+
+        assert_eq!(snake.protocol, camel.protocol);
+        assert_eq!(snake.parse::<Iscsi>().unwrap(), camel.parse::<Iscsi>().unwrap());
+        assert_eq!(Value::from(camel)["data"]["targetIQN"], "iqn.a", "goes out as it came");
+    }
+
+    #[test]
+    fn secrets_are_split_off_and_never_written() {
+        let info = read(json!({ "driver_volume_type": "iscsi", "data": {
+            "auth_username": "u", "authPassword": "hunter2", "keyring": null } }))
+        .unwrap();
+
+        assert_eq!(info.secrets["auth_password"].expose(), "hunter2");
+        let shown = format!("{info:?} {}", serde_json::to_string(&info).unwrap());
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn disagreeing_spellings_are_refused() {
+        let info = read(json!({ "driver_volume_type": "iscsi", "data": {
+            "target_iqn": "iqn.a", "targetIqn": "iqn.b" } }))
+        .unwrap();
+
+        let error = info.parse::<Iscsi>().unwrap_err();
+
+        assert!(error.to_string().contains("target_iqn"), "{error}");
+    }
+
+    #[test]
+    fn unknown_keys_and_identity_survive_a_round_trip() {
+        let value = json!({ "driver_volume_type": "NVMEOF", "data": { "qosSpecs": { "a": 1 } },
+            "identity": { "scheme": "nguid", "value": "ab" } });
+
+        assert_eq!(Value::from(read(value.clone()).unwrap()), value);
+    }
+
+    #[test]
+    fn other_shapes_are_refused() {
+        for bad in [
+            json!(null),
+            json!([]),
+            json!({}),
+            json!({ "driver_volume_type": "iscsi" }),
+            json!({ "driver_volume_type": 7, "data": {} }),
+            json!({ "driver_volume_type": "", "data": {} }),
+            json!({ "driver_volume_type": "a", "driverVolumeType": "b", "data": {} }),
+            json!({ "driver_volume_type": "a", "data": { "password": 7 } }),
+            json!({ "driver_volume_type": "a", "data": {}, "identity": "x" }),
+        ] {
+            assert!(read(bad.clone()).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC*") {
+            let _ = serde_json::from_str::<ConnectionInfo>(&text);
+            let _ = canonical_field(&text);
+        }
+
+        #[test]
+        fn any_data_survives(key in "[a-zA-Z_]{1,12}", value in "\\PC{0,20}") {
+            let mut data = Map::new();
+            data.insert(key, Value::String(value));
+            if let Ok(info) = read(json!({ "driver_volume_type": "x", "data": data })) {
+                let back = read(Value::from(info.without_secrets())).unwrap();
+                prop_assert_eq!(&back.data, &info.data);
+                let _ = info.parse::<Map<String, Value>>();
+            }
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The seams between the layers: one trait per file, its contract in its doc.
+
+pub mod connector;
+pub mod control;
+pub mod host;
+pub mod node;
+pub mod progress;
+pub mod provider;
+pub mod registry;
+pub mod store;
+
+pub use connector::Connector;
+pub use control::Control;
+pub use host::Host;
+pub use node::{Node, Nodes};
+pub use progress::Progress;
+pub use provider::Provider;
+pub use registry::Registry;
+pub use store::Store;

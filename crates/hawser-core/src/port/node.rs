@@ -1,0 +1,125 @@
+//! The node port: the half that acts on one host, and how the other half finds it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::attach::{Attach, AttachRecord, Attached, Detach, Health};
+use crate::change::Change;
+use crate::connection::ConnectionInfo;
+use crate::doctor::Finding;
+use crate::error::Result;
+use crate::filesystem::{FormatState, FsKind};
+use crate::id::{PublicationId, VolumeId};
+use crate::name::NodeId;
+use crate::node::NodeRecord;
+use crate::size::ByteSize;
+
+/// The node half: attaches, formats, mounts and grows on one host.
+///
+/// Implemented in process by the engine, and across a link by the client of `hawser-api`.
+///
+/// # Contract
+///
+/// - every call is idempotent and safe to repeat after any failure or crash;
+/// - the attachment record is written before the host is touched and again before the answer;
+/// - a device whose identity differs from the expected one is refused by name, before format, mount,
+///   grow and detach;
+/// - calls for one publication exclude each other; calls for different ones do not wait.
+#[async_trait]
+pub trait Node: Send + Sync {
+    /// What this node is and has.
+    async fn describe(&self) -> Result<NodeRecord>;
+
+    /// Brings the volume to this host.
+    async fn attach(&self, work: &AttachWork) -> Result<Change<Attached>>;
+
+    /// Takes it away. Mounts that are still there are `Kind::Busy`; not attached is `Already`.
+    async fn detach(&self, publication: &PublicationId, detach: &Detach) -> Result<Change<()>>;
+
+    /// Makes the file system, if the record allows it and the device shows that it may be made.
+    async fn format(&self, work: &FormatWork) -> Result<Change<()>>;
+
+    /// Shows an attached volume in a folder.
+    async fn mount(&self, work: &MountWork) -> Result<Change<()>>;
+
+    /// Takes the volume out of a folder; not mounted there is `Already`.
+    async fn unmount(
+        &self,
+        publication: &PublicationId,
+        target: &std::path::Path,
+    ) -> Result<Change<()>>;
+
+    /// Makes host and file system see a larger volume, at least `size`; answers the device's size.
+    async fn extend(&self, publication: &PublicationId, size: ByteSize) -> Result<ByteSize>;
+
+    /// Stops writes to a mounted volume; not mounted is `Already`.
+    async fn freeze(&self, publication: &PublicationId) -> Result<Change<()>>;
+
+    /// Lets writes go on.
+    async fn thaw(&self, publication: &PublicationId) -> Result<Change<()>>;
+
+    /// Everything attached on this host, by whatever instance.
+    async fn attachments(&self) -> Result<Vec<AttachRecord>>;
+
+    /// Whether an attachment works.
+    async fn health(&self, publication: &PublicationId) -> Result<Health>;
+
+    /// Things on this host that do not belong together; with `fix` repairs what is provably ours
+    /// and unused.
+    async fn survey(&self, fix: bool) -> Result<Vec<Finding>>;
+}
+
+/// How the control half finds a node. In process there is one; across links, whoever has dialled in.
+#[async_trait]
+pub trait Nodes: Send + Sync {
+    /// The node with this id; `Kind::Unavailable` when it is not connected.
+    async fn get(&self, id: &NodeId) -> Result<Arc<dyn Node>>;
+
+    /// The ids of all nodes that are connected.
+    async fn ids(&self) -> Result<Vec<NodeId>>;
+}
+
+/// An attachment to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachWork {
+    /// For which publication.
+    pub publication: PublicationId,
+    /// Of which volume.
+    pub volume: VolumeId,
+    /// How to reach it. Secrets do not travel with this type's JSON; the link sends them beside it.
+    pub info: ConnectionInfo,
+    /// How to attach.
+    pub attach: Attach,
+}
+
+/// A file system to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormatWork {
+    /// On which attachment.
+    pub publication: PublicationId,
+    /// Which one.
+    pub fs: FsKind,
+    /// With which id.
+    pub uuid: Uuid,
+    /// What the volume's record says; [`FormatState::Done`] is refused.
+    pub state: FormatState,
+}
+
+/// A mount to make.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountWork {
+    /// Of which attachment.
+    pub publication: PublicationId,
+    /// On which folder; made if it is missing.
+    pub target: PathBuf,
+    /// Without the right to write.
+    pub read_only: bool,
+    /// Options beyond the default ones.
+    pub flags: Vec<String>,
+    /// What must be on the device; `None` for folders, which are bound.
+    pub filesystem: Option<(FsKind, Uuid)>,
+}

@@ -1,0 +1,76 @@
+//! A publication: the right of one node to use a volume, and what that node made of it.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::attach::Attached;
+use crate::connection::ConnectionInfo;
+use crate::id::PublicationId;
+use crate::name::NodeId;
+
+/// The right of one node to use a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Publication {
+    /// Its id; the node's attachment record carries the same.
+    pub id: PublicationId,
+    /// Who may use it.
+    pub node: NodeId,
+    /// Without the right to write.
+    pub read_only: bool,
+    /// Where it is in its life.
+    pub state: PublicationState,
+    /// How to reach the volume, without secrets; present once published.
+    pub info: Option<ConnectionInfo>,
+    /// What the node has; present once attached.
+    pub attached: Option<Attached>,
+    /// Where the node shows it.
+    pub mounts: Vec<MountPoint>,
+}
+
+/// Where a publication is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PublicationState {
+    /// The storage system is being told.
+    Publishing,
+    /// The node may use it.
+    Published,
+    /// The right is being taken back.
+    Unpublishing,
+}
+
+/// A place in the node's file tree where a volume is seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountPoint {
+    /// The folder.
+    pub target: PathBuf,
+    /// Without the right to write.
+    pub read_only: bool,
+    /// Options beyond the default ones.
+    pub flags: Vec<String>,
+    /// False while it is being made or removed.
+    pub ready: bool,
+}
+
+/// What a caller wants of a publication.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PublishRequest {
+    /// For whom.
+    pub node: NodeId,
+    /// Without the right to write.
+    pub read_only: bool,
+}
+
+/// What a caller wants of a mount.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MountRequest {
+    /// Where to mount: this node.
+    pub node: NodeId,
+    /// On which folder; absolute, made if it is missing.
+    pub target: PathBuf,
+    /// Without the right to write.
+    pub read_only: bool,
+    /// Options beyond the default ones.
+    pub flags: Vec<String>,
+}

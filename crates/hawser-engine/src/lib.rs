@@ -1,0 +1,3 @@
+//! The use cases of Hawser, over ports alone.
+
+pub mod node;

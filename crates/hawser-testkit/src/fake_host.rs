@@ -1,0 +1,1 @@
+//! A host in memory.

@@ -1,0 +1,7 @@
+//! Fakes that behave like the real thing, and the contract suites that both must pass.
+//!
+//! Only ever a dev-dependency.
+
+pub mod contract;
+pub mod fake_host;
+pub mod mem_store;
