@@ -1,1 +1,60 @@
-//! 
+//! Connectors: what acts on a host so that a volume becomes a device, a folder or a file there.
+//!
+//! One folder per protocol, one line each in [`CONNECTORS`]. A connector keeps no state; what this
+//! host has attached stands in the [`FileRegistry`], one file per attachment, shared by every
+//! Hawser process of the host together with the locks that keep them apart. So this crate works
+//! alone, as a library, without a store and without an engine:
+//!
+//! 1. take the volume's lock ([`Registry::lock`](hawser_core::port::Registry::lock));
+//! 2. write the intent ([`Registry::put`](hawser_core::port::Registry::put));
+//! 3. call the connector that [`find`] answers;
+//! 4. write the result, then answer.
+//!
+//! A protocol is added by a folder, its `mod` line and its table line below.
+
+mod error;
+mod local;
+mod lock;
+mod record_file;
+mod registry;
+
+use hawser_core::connection::Protocol;
+use hawser_core::port::Connector;
+
+pub use local::Local;
+pub use registry::FileRegistry;
+
+/// Every connector that is built in.
+pub static CONNECTORS: &[&dyn Connector] = &[&local::Local];
+
+/// The connector that answers to a protocol.
+pub fn find(protocol: &Protocol) -> Option<&'static dyn Connector> {
+    CONNECTORS
+        .iter()
+        .find(|connector| connector.info().protocols.contains(&protocol.as_str()))
+        .copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_protocol_has_one_connector_and_its_canonical_name() {
+        let mut seen = BTreeSet::new();
+
+        for name in CONNECTORS.iter().flat_map(|connector| connector.info().protocols) {
+            assert_eq!(Protocol::new(name).as_str(), *name, "not the canonical spelling");
+            assert!(seen.insert(name), "{name} has two connectors");
+            assert!(find(&Protocol::new(name)).is_some());
+        }
+    }
+
+    #[test]
+    fn a_connector_is_found_by_any_spelling_and_unknown_ones_are_not() {
+        assert!(find(&Protocol::new(" local ")).is_some());
+        assert!(find(&Protocol::new("carrier-pigeon")).is_none());
+    }
+}

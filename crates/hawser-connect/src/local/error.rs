@@ -1,0 +1,136 @@
+//! What can go wrong with a local volume.
+
+use std::io;
+use std::path::PathBuf;
+
+use hawser_core::attach::Identity;
+use hawser_core::connection::ConnectionInfoError;
+use hawser_core::{Classify, Error, Kind, Outcome};
+
+/// Why a local volume could not be attached, found or taken away.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LocalError {
+    #[error("reading the connection info of a local volume")]
+    Malformed(#[from] ConnectionInfoError),
+    #[error(
+        "a local volume needs a path and its kind (file, directory or device), or a device_path"
+    )]
+    NoPath,
+    #[error("{path:?} is not usable as a path: it must be absolute, without `..` and NUL")]
+    BadPath { path: String },
+    #[error("a local volume of kind file needs a volume_id of 1 to 55 visible ASCII characters")]
+    BadVolumeId,
+    #[error("{0} is no sector size: use 512 or 4096")]
+    BadSectorSize(u64),
+    #[error("{0:?} is no access mode: use rw or ro")]
+    BadAccessMode(String),
+    #[error(
+        "refusing {}: it is {found}, not {expected}; \
+         check which volume this publication belongs to", .path.display()
+    )]
+    IdentityMismatch { path: PathBuf, expected: Identity, found: Identity },
+    #[error(
+        "refusing {}: its publication asks for {expected}, and {what} says nothing of itself",
+        .path.display()
+    )]
+    NoIdentity { path: PathBuf, expected: Identity, what: &'static str },
+    #[error("looking at {}", .path.display())]
+    Look { path: PathBuf, source: io::Error },
+    #[error("{} is {found}, and the volume is a {wanted}", .path.display())]
+    WrongKind { path: PathBuf, wanted: &'static str, found: &'static str },
+    #[error(
+        "{} is attached as {} {}, and was asked for {}; disconnect it first",
+        .path.display(), .device.display(), mode(!*.read_only), mode(*.read_only)
+    )]
+    OtherMode { path: PathBuf, device: PathBuf, read_only: bool },
+    #[error(
+        "{} is attached as {} with sectors of {found} bytes, and was asked for {wanted}; \
+         disconnect it first", .path.display(), .device.display()
+    )]
+    OtherSectors { path: PathBuf, device: PathBuf, wanted: u32, found: u32 },
+    #[error(
+        "{} is attached as {} by somebody else; two devices over one image destroy it: \
+         detach that one first (losetup -d {})",
+        .path.display(), .device.display(), .device.display()
+    )]
+    Foreign { path: PathBuf, device: PathBuf },
+    #[error(
+        "{} still has the image that was {} before; disconnect that volume first",
+        .device.display(), .path.display()
+    )]
+    Replaced { path: PathBuf, device: PathBuf },
+    #[error(
+        "{} cannot be made to refuse writes; attach it read-write and mount it read-only",
+        .path.display()
+    )]
+    ReadOnlyDevice { path: PathBuf },
+    #[error("{} is not attached to this host", .path.display())]
+    NotAttached { path: PathBuf },
+    #[error(
+        "the image {} has {image} bytes, less than its device {} with {size}; \
+         nothing was made smaller", .path.display(), .device.display()
+    )]
+    Shrunk { path: PathBuf, device: PathBuf, image: u64, size: u64 },
+    #[error("attaching {} did not end within {limit:?}", .path.display())]
+    Deadline { path: PathBuf, limit: std::time::Duration },
+    #[error("taking {} away again failed too ({undo})", .path.display())]
+    Undo { path: PathBuf, undo: String, source: Error },
+    #[error("detaching {} failed for several devices: {failures}", .path.display())]
+    Several { path: PathBuf, failures: String, kind: Kind, outcome: Outcome },
+}
+
+fn mode(read_only: bool) -> &'static str {
+    if read_only { "read-only" } else { "read-write" }
+}
+
+impl Classify for LocalError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Malformed(source) => source.kind(),
+            Self::NoPath
+            | Self::BadPath { .. }
+            | Self::BadVolumeId
+            | Self::BadSectorSize(_)
+            | Self::BadAccessMode(_) => Kind::Invalid,
+            Self::IdentityMismatch { .. }
+            | Self::NoIdentity { .. }
+            | Self::WrongKind { .. }
+            | Self::OtherMode { .. }
+            | Self::OtherSectors { .. }
+            | Self::Foreign { .. }
+            | Self::Replaced { .. }
+            | Self::NotAttached { .. }
+            | Self::Shrunk { .. } => Kind::Precondition,
+            Self::ReadOnlyDevice { .. } => Kind::Unsupported,
+            Self::Look { source, .. } if source.kind() == io::ErrorKind::NotFound => Kind::NotFound,
+            Self::Look { source, .. } => crate::error::kind_of(source),
+            Self::Deadline { .. } => Kind::Timeout,
+            Self::Undo { source, .. } => source.kind(),
+            Self::Several { kind, .. } => *kind,
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Deadline { .. } | Self::Undo { .. } => Outcome::Unknown,
+            Self::Several { outcome, .. } => *outcome,
+            Self::Malformed(_)
+            | Self::NoPath
+            | Self::BadPath { .. }
+            | Self::BadVolumeId
+            | Self::BadSectorSize(_)
+            | Self::BadAccessMode(_)
+            | Self::IdentityMismatch { .. }
+            | Self::NoIdentity { .. }
+            | Self::Look { .. }
+            | Self::WrongKind { .. }
+            | Self::OtherMode { .. }
+            | Self::OtherSectors { .. }
+            | Self::Foreign { .. }
+            | Self::Replaced { .. }
+            | Self::ReadOnlyDevice { .. }
+            | Self::NotAttached { .. }
+            | Self::Shrunk { .. } => Outcome::Nothing,
+        }
+    }
+}
