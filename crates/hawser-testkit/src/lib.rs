@@ -4,4 +4,8 @@
 
 pub mod contract;
 pub mod fake_host;
+pub mod fault;
 pub mod mem_store;
+pub mod skip;
+
+pub use skip::skip;

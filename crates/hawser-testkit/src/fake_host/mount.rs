@@ -1,0 +1,240 @@
+//! The mount table of a fake host.
+//!
+//! Mounts exist in the table only: what a test writes below a target stays in that real folder.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+
+use hawser_core::error::Result;
+use hawser_core::port::host::{HostMount, MountEntry, MountSource};
+use hawser_core::{Change, Error, Kind};
+
+use super::device::Devices;
+use super::image::{self, Signature, Soundness};
+
+/// Device number, type and source of the file system below everything that is not mounted here.
+const ROOT: ((u32, u32), &str, &str) = ((259, 1), "ext4", "/dev/root");
+
+/// The id that stands for the root mount.
+const ROOT_MOUNT: u64 = 1;
+
+/// All mounts, in mount order, and the frozen file systems by device number.
+pub(super) struct Mounts {
+    entries: Vec<MountEntry>,
+    next: u64,
+    frozen: BTreeSet<(u32, u32)>,
+}
+
+impl Mounts {
+    pub(super) fn new() -> Self {
+        Self { entries: Vec::new(), next: ROOT_MOUNT + 1, frozen: BTreeSet::new() }
+    }
+
+    pub(super) fn entries(&self) -> &[MountEntry] {
+        &self.entries
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.frozen.clear();
+    }
+
+    /// The topmost mount exactly there.
+    pub(super) fn at(&self, target: &Path) -> Option<&MountEntry> {
+        self.entries.iter().rev().find(|entry| entry.target == target)
+    }
+
+    /// The mount that a path lies in.
+    pub(super) fn over(&self, path: &Path) -> Option<&MountEntry> {
+        let depth = |entry: &&MountEntry| entry.target.components().count();
+        // `max_by_key` answers the last of equals: the topmost.
+        self.entries.iter().filter(|entry| path.starts_with(&entry.target)).max_by_key(depth)
+    }
+
+    pub(super) fn uses(&self, number: (u32, u32)) -> bool {
+        self.frozen.contains(&number) || self.entries.iter().any(|entry| entry.device == number)
+    }
+
+    pub(super) fn frozen(&self) -> &BTreeSet<(u32, u32)> {
+        &self.frozen
+    }
+
+    pub(super) fn mount(&mut self, devices: &Devices, ask: &HostMount) -> Result<Change<()>> {
+        let target = &ask.target;
+        folder(target)?;
+        let (device, root, fs_type, source) = match &ask.source {
+            MountSource::Device { device, fs } => {
+                let found = devices.get(device)?;
+                check_content(found, device, ask)?;
+                (found.number, "/".into(), fs.as_str().to_owned(), device.display().to_string())
+            }
+            MountSource::Bind { path } => {
+                folder(path)?;
+                self.origin(path)
+            }
+        };
+        if let Some(there) = self.at(target) {
+            let same =
+                there.device == device && there.root == root && there.read_only() == ask.read_only;
+            if same {
+                return Ok(Change::Already(()));
+            }
+            let why = format!(
+                "{} is mounted on {} already ({})",
+                there.source,
+                target.display(),
+                there.options.join(",")
+            );
+            return Err(Error::new(Kind::Precondition, why));
+        }
+        let parent = self.over(target).map_or(ROOT_MOUNT, |entry| entry.id);
+        let access = if ask.read_only { "ro" } else { "rw" };
+        let flags = ask.flags.iter().filter(|flag| !["ro", "rw"].contains(&flag.as_str()));
+        self.entries.push(MountEntry {
+            id: self.next,
+            parent,
+            device,
+            root,
+            target: target.clone(),
+            options: std::iter::once(access.to_owned()).chain(flags.cloned()).collect(),
+            propagation: Vec::new(),
+            fs_type,
+            source,
+            super_options: vec!["rw".into()],
+        });
+        self.next += 1;
+        Ok(Change::Made(()))
+    }
+
+    /// What a bind of this path shows: device number, folder in it, type and source.
+    fn origin(&self, path: &Path) -> ((u32, u32), PathBuf, String, String) {
+        match self.over(path) {
+            Some(entry) => {
+                let rest = path.strip_prefix(&entry.target).unwrap_or(Path::new(""));
+                let root =
+                    if rest == Path::new("") { entry.root.clone() } else { entry.root.join(rest) };
+                (entry.device, root, entry.fs_type.clone(), entry.source.clone())
+            }
+            None => (ROOT.0, path.to_owned(), ROOT.1.into(), ROOT.2.into()),
+        }
+    }
+
+    pub(super) fn unmount(&mut self, target: &Path) -> Result<Change<()>> {
+        let Some(index) = self.entries.iter().rposition(|entry| entry.target == target) else {
+            return Ok(Change::Already(()));
+        };
+        let id = self.entries[index].id;
+        if let Some(above) = self.entries.iter().find(|entry| entry.parent == id) {
+            let why = format!("{} is busy: {} is on it", target.display(), above.target.display());
+            return Err(Error::new(Kind::Busy, why));
+        }
+        self.entries.remove(index);
+        Ok(Change::Made(()))
+    }
+
+    /// Freezes (`true`) or thaws the file system mounted there.
+    pub(super) fn set_frozen(&mut self, mounted: &Path, frozen: bool) -> Result<Change<()>> {
+        let number = self.at(mounted).ok_or_else(|| not_mounted(mounted))?.device;
+        let changed = if frozen { self.frozen.insert(number) } else { self.frozen.remove(&number) };
+        Ok(if changed { Change::Made(()) } else { Change::Already(()) })
+    }
+}
+
+/// What mount(2) would refuse.
+fn check_content(device: &super::device::Device, node: &Path, ask: &HostMount) -> Result<()> {
+    let MountSource::Device { fs: wanted, .. } = &ask.source else { return Ok(()) };
+    let refuse = |why: String| Err(Error::new(Kind::Precondition, why));
+    match image::read(&device.file)? {
+        Some(Signature::Filesystem { fs, sound, size, .. }) if fs == *wanted => {
+            if sound == Soundness::Broken {
+                return refuse(format!("the {fs} on {} is damaged", node.display()));
+            }
+            if size > device.size {
+                return refuse(format!("the {fs} on {} is larger than it", node.display()));
+            }
+        }
+        Some(found) => return refuse(format!("{} holds {found:?}, no {wanted}", node.display())),
+        None => return refuse(format!("{} holds no {wanted}", node.display())),
+    }
+    if device.read_only && !ask.read_only {
+        return refuse(format!("{} refuses writes: mount it read-only", node.display()));
+    }
+    Ok(())
+}
+
+/// A folder that is no symlink, named absolutely.
+fn folder(path: &Path) -> Result<()> {
+    absolute(path)?;
+    match fs::symlink_metadata(path) {
+        Ok(meta) if meta.is_dir() => Ok(()),
+        Ok(meta) if meta.is_symlink() => Err(Error::new(
+            Kind::Precondition,
+            format!("{} is a symlink, which is never followed", path.display()),
+        )),
+        Ok(_) => Err(Error::new(Kind::Precondition, format!("{} is no folder", path.display()))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(Error::new(Kind::NotFound, format!("{} does not exist", path.display())))
+        }
+        Err(error) => Err(Error::new(Kind::Unavailable, format!("{}: {error}", path.display()))),
+    }
+}
+
+/// Absolute and without `..`.
+pub(super) fn absolute(path: &Path) -> Result<()> {
+    if path.is_absolute() && path.components().all(|part| part != Component::ParentDir) {
+        return Ok(());
+    }
+    Err(Error::new(Kind::Invalid, format!("{} is no plain absolute path", path.display())))
+}
+
+/// Options that change what is mounted, not how.
+const NO_OPTIONS: [&str; 5] = ["remount", "bind", "rbind", "move", "loop"];
+
+/// Refuses an option that is several, or none.
+pub(super) fn check_flags(flags: &[String]) -> Result<()> {
+    let plain = |c: char| c.is_ascii_graphic() && c != ',';
+    match flags.iter().find(|flag| {
+        flag.is_empty() || !flag.chars().all(plain) || NO_OPTIONS.contains(&flag.as_str())
+    }) {
+        None => Ok(()),
+        Some(flag) => Err(Error::new(Kind::Invalid, format!("{flag:?} is no mount option"))),
+    }
+}
+
+pub(super) fn not_mounted(path: &Path) -> Error {
+    Error::new(Kind::Precondition, format!("nothing is mounted on {}", path.display()))
+}
+
+/// Makes a folder to mount on.
+pub(super) fn make_target(target: &Path) -> Result<Change<()>> {
+    absolute(target)?;
+    match fs::create_dir(target) {
+        Ok(()) => Ok(Change::Made(())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            folder(target).map(Change::Already)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let why = format!("making {}: its parent does not exist", target.display());
+            Err(Error::new(Kind::NotFound, why))
+        }
+        Err(error) => {
+            Err(Error::new(Kind::Unavailable, format!("making {}: {error}", target.display())))
+        }
+    }
+}
+
+/// Removes a folder if it is one and empty.
+pub(super) fn remove_target(target: &Path) -> Result<Change<()>> {
+    absolute(target)?;
+    let left_alone =
+        [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory, io::ErrorKind::DirectoryNotEmpty];
+    match fs::remove_dir(target) {
+        Ok(()) => Ok(Change::Made(())),
+        Err(error) if left_alone.contains(&error.kind()) => Ok(Change::Already(())),
+        Err(error) => {
+            Err(Error::new(Kind::Unavailable, format!("removing {}: {error}", target.display())))
+        }
+    }
+}

@@ -1,0 +1,191 @@
+//! The host port of [`FakeHost`]: every method yields, strikes a switch or acts, and yields again.
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use hawser_core::error::Result;
+use hawser_core::filesystem::FsKind;
+use hawser_core::port::Progress;
+use hawser_core::port::host::{
+    Content, Copied, FsUsage, Host, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Tool,
+    ToolOutput,
+};
+use hawser_core::{ByteSize, Change, Error, Kind};
+use uuid::Uuid;
+
+use super::state::State;
+use super::{FakeHost, copy, image, mount};
+
+impl FakeHost {
+    /// Yields before and after the act, so that a caller who drops the future at any poll meets a
+    /// call that did nothing and one that did everything but answer.
+    async fn call<T>(
+        &self,
+        method: &'static str,
+        detail: String,
+        act: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
+        tokio::task::yield_now().await;
+        let lost = self.faults().begin(method, detail)?;
+        if self.faults().hangs(method) {
+            std::future::pending::<()>().await;
+        }
+        let answer = act(&mut self.state());
+        tokio::task::yield_now().await;
+        lost.map_or(answer, Err)
+    }
+}
+
+#[async_trait]
+impl Host for FakeHost {
+    async fn facts(&self) -> Result<HostFacts> {
+        self.call("facts", String::new(), |state| Ok(state.facts.clone())).await
+    }
+
+    async fn run(&self, tool: &Tool) -> Result<ToolOutput> {
+        self.call("run", format!("{tool:?}"), |state| state.run(tool)).await
+    }
+
+    async fn mounts(&self) -> Result<Vec<MountEntry>> {
+        self.call("mounts", String::new(), |state| Ok(state.mounts.entries().to_vec())).await
+    }
+
+    async fn mount(&self, request: &HostMount) -> Result<Change<()>> {
+        self.call("mount", format!("{request:?}"), |state| {
+            mount::absolute(&request.target)?;
+            mount::check_flags(&request.flags)?;
+            state.privileged("mounting")?;
+            state.mounts.mount(&state.devices, request)
+        })
+        .await
+    }
+
+    async fn unmount(&self, target: &Path) -> Result<Change<()>> {
+        self.call("unmount", target.display().to_string(), |state| {
+            mount::absolute(target)?;
+            if state.mounts.at(target).is_some() {
+                state.privileged("unmounting")?;
+                state.idle(target)?;
+            }
+            state.mounts.unmount(target)
+        })
+        .await
+    }
+
+    async fn make_target(&self, target: &Path) -> Result<Change<()>> {
+        self.call("make_target", target.display().to_string(), |_| mount::make_target(target)).await
+    }
+
+    async fn remove_target(&self, target: &Path) -> Result<Change<()>> {
+        self.call("remove_target", target.display().to_string(), |state| {
+            if state.mounts.at(target).is_some() {
+                return Ok(Change::Already(()));
+            }
+            mount::remove_target(target)
+        })
+        .await
+    }
+
+    async fn loop_devices(&self) -> Result<Vec<LoopDevice>> {
+        self.call("loop_devices", String::new(), |state| state.devices.loops()).await
+    }
+
+    async fn attach_loop(&self, request: &LoopAttach) -> Result<Change<LoopDevice>> {
+        self.call("attach_loop", format!("{request:?}"), |state| {
+            mount::absolute(&request.file)?;
+            let privileged = state.privileged("making a loop device");
+            state.devices.check(request).and(privileged)?;
+            state.devices.attach(self.dev(), request)
+        })
+        .await
+    }
+
+    async fn detach_loop(&self, device: &LoopDevice) -> Result<Change<()>> {
+        self.call("detach_loop", format!("{device:?}"), |state| state.detach_loop(device)).await
+    }
+
+    async fn resize_loop(&self, device: &LoopDevice) -> Result<ByteSize> {
+        self.call("resize_loop", format!("{device:?}"), |state| state.resize_loop(device)).await
+    }
+
+    async fn device_size(&self, device: &Path) -> Result<ByteSize> {
+        self.call("device_size", device.display().to_string(), |state| {
+            state.devices.get(device).map(|found| ByteSize::bytes(found.size))
+        })
+        .await
+    }
+
+    async fn probe(&self, device: &Path) -> Result<Content> {
+        self.call("probe", device.display().to_string(), |state| {
+            image::probe(&state.devices.get(device)?.file)
+        })
+        .await
+    }
+
+    async fn make_filesystem(&self, device: &Path, fs: FsKind, uuid: Uuid) -> Result<()> {
+        let detail = format!("{} {fs} {uuid}", device.display());
+        self.call("make_filesystem", detail, |state| state.make_filesystem(device, fs, uuid)).await
+    }
+
+    async fn check_filesystem(&self, device: &Path, fs: FsKind) -> Result<Change<()>> {
+        let detail = format!("{} {fs}", device.display());
+        self.call("check_filesystem", detail, |state| state.check_filesystem(device, fs)).await
+    }
+
+    async fn grow_filesystem(
+        &self,
+        device: &Path,
+        fs: FsKind,
+        mounted: &Path,
+    ) -> Result<Change<()>> {
+        let detail = format!("{} {fs} {}", device.display(), mounted.display());
+        self.call("grow_filesystem", detail, |state| state.grow_filesystem(device, fs, mounted))
+            .await
+    }
+
+    async fn freeze(&self, mounted: &Path) -> Result<Change<()>> {
+        self.call("freeze", mounted.display().to_string(), |state| {
+            state.mounts.set_frozen(mounted, true)
+        })
+        .await
+    }
+
+    async fn thaw(&self, mounted: &Path) -> Result<Change<()>> {
+        self.call("thaw", mounted.display().to_string(), |state| {
+            state.mounts.set_frozen(mounted, false)
+        })
+        .await
+    }
+
+    async fn sync_filesystem(&self, path: &Path) -> Result<()> {
+        self.call("sync_filesystem", path.display().to_string(), |_| {
+            if path.exists() {
+                return Ok(());
+            }
+            Err(Error::new(Kind::NotFound, format!("{} is not there", path.display())))
+        })
+        .await
+    }
+
+    async fn usage(&self, path: &Path) -> Result<FsUsage> {
+        self.call("usage", path.display().to_string(), |state| state.usage(path)).await
+    }
+
+    async fn copy_file(&self, from: &Path, to: &Path, progress: &dyn Progress) -> Result<Copied> {
+        let detail = format!("{} {}", from.display(), to.display());
+        self.call("copy_file", detail, |state| {
+            let bytes = copy::file(from, to, progress)?;
+            Ok(Copied { shared: state.shares_blocks, bytes: ByteSize::bytes(bytes) })
+        })
+        .await
+    }
+
+    async fn copy_tree(&self, from: &Path, to: &Path, progress: &dyn Progress) -> Result<Copied> {
+        let detail = format!("{} {}", from.display(), to.display());
+        self.call("copy_tree", detail, |state| {
+            let bytes = copy::tree(from, to, progress)?;
+            Ok(Copied { shared: state.shares_blocks, bytes: ByteSize::bytes(bytes) })
+        })
+        .await
+    }
+}

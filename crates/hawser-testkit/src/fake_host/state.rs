@@ -1,0 +1,188 @@
+//! The state of a fake host, and what its file systems do.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::path::{Path, PathBuf};
+
+use hawser_core::error::Result;
+use hawser_core::filesystem::FsKind;
+use hawser_core::port::host::{FsUsage, HostFacts, LoopDevice, Tool, ToolOutput};
+use hawser_core::{ByteSize, Change, Error, Kind};
+use uuid::Uuid;
+
+use super::device::Devices;
+use super::image::{self, Signature, Soundness};
+use super::mount::{Mounts, not_mounted};
+
+/// Answers a program's run.
+pub(super) type Script = Box<dyn FnMut(&Tool) -> Result<ToolOutput> + Send>;
+
+/// Everything a reboot or a call can change.
+pub(super) struct State {
+    pub(super) facts: HostFacts,
+    pub(super) devices: Devices,
+    pub(super) mounts: Mounts,
+    /// Targets and devices that somebody has open.
+    pub(super) busy: BTreeSet<PathBuf>,
+    pub(super) tools: VecDeque<(String, Script)>,
+    pub(super) usage: FsUsage,
+    pub(super) shares_blocks: bool,
+}
+
+impl State {
+    pub(super) fn new() -> Self {
+        Self {
+            facts: HostFacts {
+                hostname: "fake".into(),
+                boot_id: Uuid::new_v4().to_string(),
+                machine: "x86_64".into(),
+                kernel: "6.1.0-fake".into(),
+                privileged: true,
+            },
+            devices: Devices::default(),
+            mounts: Mounts::new(),
+            busy: BTreeSet::new(),
+            tools: VecDeque::new(),
+            usage: FsUsage {
+                total: ByteSize::gib(1024),
+                available: ByteSize::gib(1024),
+                used: ByteSize::ZERO,
+            },
+            shares_blocks: false,
+        }
+    }
+
+    pub(super) fn privileged(&self, attempt: &str) -> Result<()> {
+        if self.facts.privileged {
+            return Ok(());
+        }
+        Err(Error::new(Kind::Denied, format!("{attempt} needs root")))
+    }
+
+    pub(super) fn idle(&self, path: &Path) -> Result<()> {
+        if self.busy.contains(path) {
+            return Err(Error::new(Kind::Busy, format!("{} is open", path.display())));
+        }
+        Ok(())
+    }
+
+    /// Refuses a device that is open, mounted or frozen.
+    fn unused(&self, node: &Path) -> Result<()> {
+        self.idle(node)?;
+        if self.mounts.uses(self.devices.get(node)?.number) {
+            return Err(Error::new(Kind::Busy, format!("{} is mounted", node.display())));
+        }
+        Ok(())
+    }
+
+    pub(super) fn detach_loop(&mut self, device: &LoopDevice) -> Result<Change<()>> {
+        if !self.devices.is_still(device)? {
+            return Ok(Change::Already(()));
+        }
+        self.unused(&device.device)?;
+        self.devices.remove(&device.device);
+        Ok(Change::Made(()))
+    }
+
+    pub(super) fn resize_loop(&mut self, device: &LoopDevice) -> Result<ByteSize> {
+        if !self.devices.is_still(device)? {
+            let why = format!("{} is another device by now", device.device.display());
+            return Err(Error::new(Kind::NotFound, why));
+        }
+        self.devices.resize(&device.device)
+    }
+
+    pub(super) fn make_filesystem(&self, node: &Path, fs: FsKind, uuid: Uuid) -> Result<()> {
+        self.unused(node)?;
+        let device = self.devices.get(node)?;
+        if device.read_only {
+            let why = format!("making {fs} on {}: it refuses writes", node.display());
+            return Err(Error::new(Kind::Precondition, why));
+        }
+        if device.size < fs.smallest_mib() << 20 {
+            let why = format!("making {fs} on {}: it is too small", node.display());
+            return Err(Error::new(Kind::Precondition, why));
+        }
+        let sound = Soundness::Clean;
+        let signature = Signature::Filesystem { fs, uuid, size: device.size, sound };
+        image::write(&device.file, &signature)
+    }
+
+    pub(super) fn check_filesystem(&self, node: &Path, wanted: FsKind) -> Result<Change<()>> {
+        self.unused(node)?;
+        let file = &self.devices.get(node)?.file;
+        let refuse = |why: &str| {
+            let why = format!("checking {wanted} on {}: {why}", node.display());
+            Err(Error::new(Kind::Precondition, why))
+        };
+        match image::read(file)? {
+            Some(Signature::Filesystem { fs, uuid, size, sound }) if fs == wanted => match sound {
+                Soundness::Clean => Ok(Change::Already(())),
+                Soundness::Dirty => {
+                    let sound = Soundness::Clean;
+                    image::write(file, &Signature::Filesystem { fs, uuid, size, sound })?;
+                    Ok(Change::Made(()))
+                }
+                Soundness::Broken => refuse("damage that needs a person"),
+            },
+            Some(_) | None => refuse("there is none"),
+        }
+    }
+
+    pub(super) fn grow_filesystem(
+        &self,
+        node: &Path,
+        wanted: FsKind,
+        mounted: &Path,
+    ) -> Result<Change<()>> {
+        let device = self.devices.get(node)?;
+        let entry = self.mounts.at(mounted).ok_or_else(|| not_mounted(mounted))?;
+        if entry.device != device.number || entry.read_only() {
+            let why = format!("{} is not mounted on {}", node.display(), mounted.display());
+            return Err(Error::new(Kind::Precondition, why));
+        }
+        match image::read(&device.file)? {
+            Some(Signature::Filesystem { fs, uuid, size, sound }) if fs == wanted => {
+                if size >= device.size {
+                    return Ok(Change::Already(()));
+                }
+                let size = device.size;
+                image::write(&device.file, &Signature::Filesystem { fs, uuid, size, sound })?;
+                Ok(Change::Made(()))
+            }
+            Some(_) | None => Err(Error::new(
+                Kind::Precondition,
+                format!("{} holds no {wanted} to grow", node.display()),
+            )),
+        }
+    }
+
+    /// A mounted fake file system is as large as its signature says; all else is one file system.
+    pub(super) fn usage(&self, path: &Path) -> Result<FsUsage> {
+        if !path.exists() {
+            return Err(Error::new(Kind::NotFound, format!("{} is not there", path.display())));
+        }
+        let Some(entry) = self.mounts.over(path) else { return Ok(self.usage) };
+        let Ok(device) = self.devices.get(Path::new(&entry.source)) else { return Ok(self.usage) };
+        Ok(match image::read(&device.file)? {
+            Some(Signature::Filesystem { size, .. }) => {
+                let total = ByteSize::bytes(size);
+                FsUsage { total, available: total, used: ByteSize::ZERO }
+            }
+            Some(Signature::Other(_)) | None => self.usage,
+        })
+    }
+
+    pub(super) fn run(&mut self, tool: &Tool) -> Result<ToolOutput> {
+        if tool.program.contains('/') {
+            let why = format!("{:?} is a path, not the bare name of a program", tool.program);
+            return Err(Error::new(Kind::Invalid, why));
+        }
+        match self.tools.iter_mut().find(|(program, _)| *program == tool.program) {
+            Some((_, script)) => script(tool),
+            None => Err(Error::new(
+                Kind::Unsupported,
+                format!("{} is not installed on this host", tool.program),
+            )),
+        }
+    }
+}
