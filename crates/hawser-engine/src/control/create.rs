@@ -1,0 +1,430 @@
+//! Creating volumes: from nothing, from a snapshot, from another volume.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use hawser_core::Timestamp;
+use hawser_core::change::Change;
+use hawser_core::error::{Error, Kind, Result, ResultExt};
+use hawser_core::event::EventKind;
+use hawser_core::filesystem::{Filesystem, FormatState};
+use hawser_core::id::{SnapshotId, VolumeId};
+use hawser_core::name::Alias;
+use hawser_core::port::Progress;
+use hawser_core::port::provider::{Provision, ProvisionSource, SnapshotAtProvider, filesystem_of};
+use hawser_core::size::ByteSize;
+use hawser_core::snapshot::SnapshotState;
+use hawser_core::volume::{Source, SourceRef, Volume, VolumeRequest, VolumeState};
+
+use super::freeze;
+use super::hold::Hold;
+use super::job::{Answer, Job};
+use super::record::{Journal, Record, SnapshotRecord, VolumeRecord, Work, name_key};
+use super::start::Begun;
+use super::world::{ClassEntry, Subject, World, at_provider, busy};
+
+/// Decides about a request and, if there is work, records it and starts it.
+pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<Begun> {
+    request.validate()?;
+    let alias = request.alias.clone();
+    let _queue = world.names.lock(name_key("volume", &alias)).await;
+    loop {
+        let plan = Plan::new(&world, &request).await;
+        if let Some((record, revision)) = existing(&world, &alias).await? {
+            // An existing volume answers even when its source is gone by now.
+            compare(&record.volume, &request, plan.as_ref().ok())?;
+            let subject = Subject::volume(&record.volume);
+            let work = Work::CreateVolume;
+            if let Some(job) = world.join_or_busy(&record, revision, &subject, &work).await? {
+                return Ok(Begun::Job(job));
+            }
+            return Ok(Begun::Answer(Change::Already(Answer::Volume(Box::new(record.view())))));
+        }
+        let plan = plan.context(|| format!("creating volume {alias}"))?;
+        let volume = plan.volume(&request);
+        let journal = world.journal(Work::CreateVolume);
+        let record = VolumeRecord { volume, journal: Some(journal.clone()) };
+        let Some(revision) = world.records.create(&record.key(), &record).await? else {
+            continue;
+        };
+        let id = record.volume.id.as_str();
+        if world.records.reserve_name("volume", &alias, id).await? != id {
+            // Another server was faster; what it made is what the caller asked for, or not.
+            let _ = world.records.delete(&record.key(), revision).await?;
+            release_if_dead(&world, &alias).await?;
+            continue;
+        }
+        let subject = Subject::volume(&record.volume);
+        if let Some(job) = world.launch(record, revision, &journal, &subject, false) {
+            return Ok(Begun::Job(job));
+        }
+    }
+}
+
+async fn existing(
+    world: &World,
+    alias: &Alias,
+) -> Result<Option<(VolumeRecord, hawser_core::port::store::Revision)>> {
+    world.find_volume(&hawser_core::volume::VolumeRef::Alias(alias.clone())).await
+}
+
+/// Releases a name that leads to no volume. A record is written before its name and removed after
+/// it, so such a name is nobody's.
+async fn release_if_dead(world: &World, alias: &Alias) -> Result<()> {
+    if let Some((id, _)) = world.records.name("volume", alias).await?
+        && existing(world, alias).await?.is_none()
+    {
+        world.records.release_name("volume", alias, &id).await?;
+    }
+    Ok(())
+}
+
+/// A request with everything that it leaves open decided.
+struct Plan<'a> {
+    entry: &'a ClassEntry,
+    size: ByteSize,
+    access: hawser_core::volume::Access,
+    source: Option<Source>,
+}
+
+impl<'a> Plan<'a> {
+    async fn new(world: &'a World, request: &VolumeRequest) -> Result<Self> {
+        let source = match &request.source {
+            None => None,
+            Some(source) => Some(Origin::find(world, source).await?),
+        };
+        let class = request.class.as_ref().or(source.as_ref().map(|origin| &origin.class));
+        let entry = world.class(class)?;
+        let provider = &entry.provider;
+        if let Some(origin) = &source {
+            origin.check(entry, request)?;
+        }
+        let size = request.size.or(source.as_ref().map(|origin| origin.size)).unwrap_or_default();
+        let access = request
+            .access
+            .or(source.as_ref().map(|origin| origin.access))
+            .unwrap_or_else(|| provider.default_access());
+        let wanted = Provision {
+            id: VolumeId::generate(),
+            size,
+            access,
+            source: source.as_ref().map(|origin| origin.at_provider.clone()),
+            parameters: request.parameters.clone(),
+        };
+        let size = provider.check(&wanted).await?;
+        Ok(Self { entry, size, access, source: source.map(|origin| origin.source) })
+    }
+
+    fn volume(&self, request: &VolumeRequest) -> Volume {
+        let id = VolumeId::generate();
+        let filesystem = filesystem_of(self.access).map(|kind| Filesystem {
+            kind,
+            uuid: Uuid::new_v4(),
+            state: FormatState::Never,
+        });
+        Volume {
+            handle: self.entry.provider.handle(&id),
+            id,
+            aliases: vec![request.alias.clone()],
+            class: self.entry.class.name.clone(),
+            size: self.size,
+            access: self.access,
+            sharing: request.sharing,
+            source: self.source.clone(),
+            labels: request.labels.clone(),
+            parameters: request.parameters.clone(),
+            state: VolumeState::Creating,
+            filesystem,
+            identity: None,
+            publications: Vec::new(),
+            operation: None,
+            created: Timestamp::now(),
+        }
+    }
+}
+
+/// What a volume is made from, as it is now.
+struct Origin {
+    source: Source,
+    class: hawser_core::name::ClassName,
+    size: ByteSize,
+    access: hawser_core::volume::Access,
+    at_provider: ProvisionSource,
+}
+
+impl Origin {
+    async fn find(world: &World, source: &SourceRef) -> Result<Self> {
+        match source {
+            SourceRef::Snapshot(snapshot) => {
+                let (record, _) = super::snapshot::get(world, snapshot).await?;
+                let snapshot = record.snapshot;
+                Ok(Self {
+                    class: snapshot.class.clone(),
+                    size: snapshot.size,
+                    access: snapshot.access,
+                    at_provider: ProvisionSource::Snapshot(super::snapshot::at_provider(&snapshot)),
+                    source: Source::Snapshot(snapshot.id),
+                })
+            }
+            SourceRef::Volume(volume) => {
+                let (record, _) = world.get_volume(volume).await?;
+                let volume = record.volume;
+                Ok(Self {
+                    class: volume.class.clone(),
+                    size: volume.size,
+                    access: volume.access,
+                    at_provider: ProvisionSource::Volume(at_provider(&volume)),
+                    source: Source::Volume(volume.id),
+                })
+            }
+        }
+    }
+
+    fn check(&self, entry: &ClassEntry, request: &VolumeRequest) -> Result<()> {
+        if entry.class.name != self.class {
+            return Err(Error::new(
+                Kind::Unsupported,
+                format!(
+                    "the source is in class {} and the new volume in class {}; a copy stays in its class",
+                    self.class, entry.class.name
+                ),
+            ));
+        }
+        if matches!(self.source, Source::Volume(_)) && !entry.provider.clones() {
+            return Err(Error::new(
+                Kind::Unsupported,
+                format!("class {} cannot clone volumes", self.class),
+            ));
+        }
+        if let Some(size) = request.size.filter(|size| *size < self.size) {
+            return Err(Error::new(
+                Kind::OutOfRange,
+                format!("{size} is smaller than the {} of its source", self.size),
+            ));
+        }
+        match request.access {
+            Some(access) if access != self.access => Err(Error::new(
+                Kind::Invalid,
+                format!("the source is used as {}, the new volume cannot be {access}", self.access),
+            )),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+/// Refuses a request that differs from the volume which has its name.
+fn compare(volume: &Volume, request: &VolumeRequest, plan: Option<&Plan<'_>>) -> Result<()> {
+    let mut differences = Vec::new();
+    let mut differ = |what: &str, has: String, wants: String| {
+        if has != wants {
+            differences.push(format!("{what} is {has}, requested {wants}"));
+        }
+    };
+    if let Some(class) = &request.class {
+        differ("class", volume.class.to_string(), class.to_string());
+    }
+    if let Some(size) = request.size {
+        let size = plan.map_or(size, |plan| plan.size);
+        differ("size", volume.size.to_string(), size.to_string());
+    }
+    if let Some(access) = request.access {
+        differ("use", volume.access.to_string(), access.to_string());
+    }
+    differ("sharing", volume.sharing.as_str().into(), request.sharing.as_str().into());
+    differ(
+        "parameters",
+        format!("{:?}", volume.parameters),
+        format!("{:?}", request.parameters),
+    );
+    let source = |source: Option<&Source>| source.map_or("nothing".into(), ToString::to_string);
+    match (plan, &request.source) {
+        (Some(plan), _) => {
+            differ("source", source(volume.source.as_ref()), source(plan.source.as_ref()));
+        }
+        (None, None) => differ("source", source(volume.source.as_ref()), source(None)),
+        // The source is gone, so it cannot be compared; the name and the rest agree.
+        (None, Some(_)) => {}
+    }
+    if differences.is_empty() {
+        return Ok(());
+    }
+    let name = volume.display_name();
+    let message = format!("volume {name} exists and differs: {}", differences.join("; "));
+    Err(Error::new(Kind::Exists, message))
+}
+
+/// Makes the volume.
+pub(crate) async fn forward(
+    world: &Arc<World>,
+    hold: &Hold<VolumeRecord>,
+    job: &Job,
+) -> Result<Answer> {
+    let volume = hold.record().await.volume;
+    let name = volume.display_name();
+    for alias in &volume.aliases {
+        let holder = world.records.reserve_name("volume", alias, volume.id.as_str()).await?;
+        if holder != volume.id.as_str() {
+            let message = format!("the name {alias} was taken by volume {holder}");
+            return Err(Error::new(Kind::Exists, message));
+        }
+    }
+    let source = match &volume.source {
+        None => None,
+        Some(Source::Snapshot(id)) => Some(hold_snapshot(world, hold, id).await?),
+        Some(Source::Volume(id)) => Some(lend(world, hold, id).await?),
+    };
+    job.step(if source.is_some() { "copying" } else { "making the volume" });
+    let wanted = Provision {
+        id: volume.id.clone(),
+        size: volume.size,
+        access: volume.access,
+        source,
+        parameters: volume.parameters.clone(),
+    };
+    let provider = world.provider(&volume.class)?;
+    let made = provider
+        .create(&wanted, job)
+        .await
+        .context(|| format!("creating volume {name} in class {}", volume.class))?
+        .into_inner();
+    release_source(world, &volume).await?;
+    hold.finish(|record| {
+        record.volume.handle = made.handle;
+        record.volume.size = made.size;
+        record.volume.identity = made.identity;
+        record.volume.state = VolumeState::Ready;
+    })
+    .await?;
+    world.events.tell(EventKind::VolumeChanged, volume.id.as_str(), format!("{name} was created"));
+    Ok(Answer::Volume(Box::new(hold.record().await.view())))
+}
+
+/// Removes all that `forward` may have made, and the record.
+pub(crate) async fn back(world: &Arc<World>, hold: &Hold<VolumeRecord>) -> Result<()> {
+    hold.turn_back().await?;
+    let volume = hold.record().await.volume;
+    release_source(world, &volume).await?;
+    world.provider(&volume.class)?.delete(&at_provider(&volume)).await?;
+    for alias in &volume.aliases {
+        world.records.release_name("volume", alias, volume.id.as_str()).await?;
+    }
+    hold.remove().await
+}
+
+/// Keeps a snapshot from being deleted while the volume is copied from it.
+async fn hold_snapshot(
+    world: &World,
+    hold: &Hold<VolumeRecord>,
+    id: &SnapshotId,
+) -> Result<ProvisionSource> {
+    let volume = hold.record().await.volume.id;
+    let held = world
+        .records
+        .update::<SnapshotRecord>(&SnapshotRecord::key_of(id), |record| {
+            if record.snapshot.state != SnapshotState::Ready {
+                let message = format!("snapshot {} is not ready", record.snapshot.alias);
+                return Err(Error::new(Kind::Busy, message));
+            }
+            if record.holds.contains(&volume) {
+                return Ok(None);
+            }
+            let mut changed = record.clone();
+            changed.holds.push(volume.clone());
+            Ok(Some(changed))
+        })
+        .await?;
+    let Some(record) = held else {
+        return Err(Error::new(Kind::NotFound, format!("the source, snapshot {id}, is gone")));
+    };
+    copy_content(hold, record.snapshot.filesystem.clone()).await?;
+    let snapshot = super::snapshot::at_provider(&record.snapshot);
+    Ok(ProvisionSource::Snapshot(SnapshotAtProvider { ..snapshot }))
+}
+
+/// Holds a volume still while another is copied from it.
+async fn lend(
+    world: &Arc<World>,
+    hold: &Hold<VolumeRecord>,
+    id: &VolumeId,
+) -> Result<ProvisionSource> {
+    let to = hold.record().await.volume.id;
+    let wanted = Work::LendVolume { to };
+    let lent = world
+        .records
+        .update::<VolumeRecord>(&VolumeRecord::key_of(id), |record| match &record.journal {
+            Some(journal) if journal.work == wanted => Ok(None),
+            Some(journal) => Err(busy(&Subject::volume(&record.volume), journal)),
+            None => {
+                let mut changed = record.clone();
+                changed.journal = Some(world.journal(wanted.clone()));
+                Ok(Some(changed))
+            }
+        })
+        .await?;
+    let Some(source) = lent.map(|record| record.volume) else {
+        return Err(Error::new(Kind::NotFound, format!("the source, volume {id}, is gone")));
+    };
+    freeze::freeze(world, &source).await?;
+    copy_content(hold, source.filesystem.clone()).await?;
+    Ok(ProvisionSource::Volume(at_provider(&source)))
+}
+
+/// What is inside a copy is what was inside its source; a source that was never formatted gives a
+/// blank copy, which keeps the UUID that was chosen for it.
+async fn copy_content(hold: &Hold<VolumeRecord>, inside: Option<Filesystem>) -> Result<()> {
+    let known = hold.record().await.volume.filesystem;
+    match inside {
+        Some(inside) if inside.state != FormatState::Never && known.as_ref() != Some(&inside) => {
+            hold.save(|record| record.volume.filesystem = Some(inside)).await
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Lets go of the source, whatever it is and whether or not it was held.
+async fn release_source(world: &Arc<World>, volume: &Volume) -> Result<()> {
+    match &volume.source {
+        None => Ok(()),
+        Some(Source::Snapshot(id)) => {
+            let key = SnapshotRecord::key_of(id);
+            let released = world.records.update::<SnapshotRecord>(&key, |record| {
+                if !record.holds.contains(&volume.id) {
+                    return Ok(None);
+                }
+                let mut changed = record.clone();
+                changed.holds.retain(|held| *held != volume.id);
+                Ok(Some(changed))
+            });
+            released.await.map(drop)
+        }
+        Some(Source::Volume(id)) => take_home(world, id, &volume.id).await,
+    }
+}
+
+/// Ends the lending of one volume to another.
+pub(crate) async fn take_home(world: &Arc<World>, id: &VolumeId, to: &VolumeId) -> Result<()> {
+    let key = VolumeRecord::key_of(id);
+    let lent = Work::LendVolume { to: to.clone() };
+    let Some((record, _)) = world.records.get::<VolumeRecord>(&key).await? else { return Ok(()) };
+    if record.journal.as_ref().is_none_or(|journal| journal.work != lent) {
+        return Ok(());
+    }
+    // Thawed before the journal goes: a crash in between thaws once more, never too rarely.
+    freeze::thaw(world, &record.volume).await?;
+    world
+        .records
+        .update::<VolumeRecord>(&key, |record| {
+            if record.journal.as_ref().is_none_or(|journal| journal.work != lent) {
+                return Ok(None);
+            }
+            Ok(Some(VolumeRecord { journal: None, ..record.clone() }))
+        })
+        .await
+        .map(drop)
+}
+
+/// The journal's answer when the volume turned out to be there.
+pub(crate) fn ended(record: &VolumeRecord, _journal: &Journal) -> Answer {
+    Answer::Volume(Box::new(record.view()))
+}

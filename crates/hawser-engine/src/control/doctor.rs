@@ -1,0 +1,326 @@
+//! The doctor: compares records with each other, with the storage and with the nodes.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_core::Timestamp;
+use hawser_core::attach::Detach;
+use hawser_core::doctor::{Finding, FindingCode, Repair};
+use hawser_core::error::Result;
+use hawser_core::name::NodeId;
+use hawser_core::port::Node;
+use hawser_core::port::store::Prefix;
+use hawser_core::snapshot::Snapshot;
+use hawser_core::volume::{Volume, VolumeState};
+
+use super::record::{NameRecord, SnapshotRecord, VolumeRecord, name_key};
+use super::restore::bring_back;
+use super::world::{Subject, World};
+
+/// An operation that has run or waited for longer than this deserves a look.
+const STUCK_AFTER: Duration = Duration::from_secs(600);
+
+/// Looks everywhere; with `fix` repairs what is provably safe.
+pub(crate) async fn examine(world: &Arc<World>, fix: bool) -> Result<Vec<Finding>> {
+    let mut findings = Vec::new();
+    let known = Known::read(world, &mut findings).await?;
+    names(world, &known, fix, &mut findings).await?;
+    storage(world, &known, fix, &mut findings).await?;
+    for id in world.nodes.ids().await? {
+        if let Ok(node) = world.nodes.get(&id).await {
+            attachments(world, &known, &id, &*node, fix, &mut findings).await?;
+            findings.extend(node.survey(fix).await?);
+        }
+    }
+    Ok(findings)
+}
+
+/// All records, as they were when the doctor began. What an operation holds is left out of every
+/// comparison: it is allowed to be half-way.
+struct Known {
+    volumes: HashMap<String, VolumeRecord>,
+    snapshots: HashMap<String, SnapshotRecord>,
+}
+
+impl Known {
+    async fn read(world: &World, findings: &mut Vec<Finding>) -> Result<Self> {
+        let mut volumes = HashMap::new();
+        let mut snapshots = HashMap::new();
+        let mut unreadable = world
+            .records
+            .each::<VolumeRecord>(&VolumeRecord::prefix(), |record, _| {
+                volumes.insert(record.volume.id.to_string(), record);
+            })
+            .await?;
+        unreadable.extend(
+            world
+                .records
+                .each::<SnapshotRecord>(&SnapshotRecord::prefix(), |record, _| {
+                    snapshots.insert(record.snapshot.id.to_string(), record);
+                })
+                .await?,
+        );
+        findings.extend(unreadable.into_iter().map(|(key, why)| {
+            let explanation = format!("the record cannot be read: {why}");
+            let advice = "export the store, mend the line, import it into a new one";
+            finding(FindingCode::UnreadableRecord, key.to_string(), explanation, advice, false)
+        }));
+        let journals = volumes
+            .values()
+            .filter_map(|record| record.journal.as_ref().map(|j| (Subject::volume(&record.volume), j)));
+        for (subject, journal) in journals {
+            let age = Timestamp::now().duration_since(journal.started);
+            if Duration::try_from(age).unwrap_or_default() > STUCK_AFTER {
+                let explanation = format!(
+                    "operation {} ({}) on {} began at {} and is not through",
+                    journal.id,
+                    journal.work.kind(),
+                    subject.name,
+                    journal.started
+                );
+                let advice = "see its error with: hawser operation show";
+                let id = journal.id.to_string();
+                findings.push(finding(FindingCode::StuckOperation, id, explanation, advice, false));
+            }
+        }
+        Ok(Self { volumes, snapshots })
+    }
+
+    fn at_rest(&self) -> impl Iterator<Item = &Volume> {
+        self.volumes.values().filter(|record| record.journal.is_none()).map(|record| &record.volume)
+    }
+
+    fn snapshots_at_rest(&self) -> impl Iterator<Item = &Snapshot> {
+        self.snapshots
+            .values()
+            .filter(|record| {
+                let of_volume = self.volumes.get(record.snapshot.volume.as_str());
+                record.journal.is_none() && of_volume.is_none_or(|volume| volume.journal.is_none())
+            })
+            .map(|record| &record.snapshot)
+    }
+}
+
+fn finding(
+    code: FindingCode,
+    subject: String,
+    explanation: impl Into<String>,
+    advice: &str,
+    fixable: bool,
+) -> Finding {
+    Finding {
+        code,
+        subject,
+        explanation: explanation.into(),
+        advice: advice.into(),
+        fixable,
+        repair: None,
+    }
+}
+
+fn repaired(result: Result<()>) -> Option<Repair> {
+    Some(match result {
+        Ok(()) => Repair::Done,
+        Err(error) => Repair::Failed(error.sentence()),
+    })
+}
+
+/// Names that lead to nothing, and objects that their names do not lead to.
+async fn names(
+    world: &World,
+    known: &Known,
+    fix: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    for of in ["volume", "snapshot"] {
+        let mut dead = Vec::new();
+        world
+            .records
+            .each::<NameRecord>(&Prefix::below(&["name", of]), |record, revision| {
+                let there = known.volumes.contains_key(&record.id)
+                    || known.snapshots.contains_key(&record.id);
+                if !there {
+                    dead.push((record.id, revision));
+                }
+            })
+            .await?;
+        for (id, _) in dead {
+            // Read again: it may have been made since.
+            let key = hawser_core::port::store::Key::join(&[of, &id]);
+            if world.records.get::<serde_json::Value>(&key).await?.is_some() {
+                continue;
+            }
+            let explanation = format!("a name leads to {id}, which does not exist");
+            let advice = "harmless: the name is given anew when it is asked for";
+            findings.push(finding(FindingCode::NameWithoutObject, id, explanation, advice, false));
+        }
+    }
+    let mut named = Vec::new();
+    for volume in known.at_rest() {
+        named.extend(volume.aliases.iter().map(|alias| ("volume", alias, volume.id.to_string())));
+    }
+    for snapshot in known.snapshots_at_rest() {
+        named.push(("snapshot", &snapshot.alias, snapshot.id.to_string()));
+    }
+    for (of, alias, id) in named {
+        let holder = world.records.name(of, alias).await?.map(|(holder, _)| holder);
+        if holder.as_ref() == Some(&id) {
+            continue;
+        }
+        let explanation = match &holder {
+            Some(other) => format!("{of} {id} is called {alias}, but that name leads to {other}"),
+            None => format!("{of} {id} is called {alias}, but that name leads nowhere"),
+        };
+        let fixable = holder.is_none();
+        let advice = if fixable { "--fix makes the name lead to it" } else { "use its id" };
+        let mut found =
+            finding(FindingCode::ObjectWithoutName, id.clone(), explanation, advice, fixable);
+        if fix && fixable {
+            let record = NameRecord { id };
+            let made = world.records.create(&name_key(of, alias), &record).await;
+            found.repair = repaired(made.map(drop));
+        }
+        findings.push(found);
+    }
+    Ok(())
+}
+
+/// What the storage holds against what the records say.
+async fn storage(
+    world: &World,
+    known: &Known,
+    fix: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    for entry in &world.classes {
+        let Some(inventory) = entry.provider.inventory() else { continue };
+        let class = &entry.class.name;
+        findings.extend(inventory.survey(fix).await?);
+        let held = inventory.list().await?;
+        let volumes: HashSet<_> = held.volumes.iter().map(String::as_str).collect();
+        let snapshots: HashSet<_> = held.snapshots.iter().map(String::as_str).collect();
+        let in_class = |name: &hawser_core::name::ClassName| name == class;
+        for volume in known.at_rest().filter(|volume| in_class(&volume.class)) {
+            if volume.state == VolumeState::Ready && !volumes.contains(volume.handle.as_str()) {
+                let explanation = format!(
+                    "volume {} is recorded in class {class}, whose storage does not hold it",
+                    volume.display_name()
+                );
+                let advice = "restore the pool's files, or delete the volume";
+                let id = volume.id.to_string();
+                findings
+                    .push(finding(FindingCode::RecordWithoutStorage, id, explanation, advice, false));
+            }
+        }
+        for snapshot in known.snapshots_at_rest().filter(|snapshot| in_class(&snapshot.class)) {
+            if !snapshots.contains(snapshot.handle.as_str()) {
+                let explanation = format!(
+                    "snapshot {} is recorded in class {class}, whose storage does not hold it",
+                    snapshot.alias
+                );
+                let advice = "restore the pool's files, or delete the snapshot";
+                let id = snapshot.id.to_string();
+                findings
+                    .push(finding(FindingCode::RecordWithoutStorage, id, explanation, advice, false));
+            }
+        }
+        let recorded: HashSet<_> = known
+            .volumes
+            .values()
+            .map(|record| record.volume.handle.as_str())
+            .chain(known.snapshots.values().map(|record| record.snapshot.handle.as_str()))
+            .collect();
+        for handle in held.volumes.iter().chain(&held.snapshots) {
+            if !recorded.contains(handle.as_str()) && !is_recorded_now(world, handle).await? {
+                let explanation = format!("class {class} holds {handle}, which no record names");
+                let advice = "it may be data of another store: look at it, then remove it by hand";
+                findings.push(finding(
+                    FindingCode::StorageWithoutRecord,
+                    handle.clone(),
+                    explanation,
+                    advice,
+                    false,
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A handle may have come into being after the records were read.
+async fn is_recorded_now(world: &World, handle: &str) -> Result<bool> {
+    for of in ["volume", "snapshot"] {
+        let key = hawser_core::port::store::Key::join(&[of, handle]);
+        if world.records.get::<serde_json::Value>(&key).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What a node has attached against what the records say.
+async fn attachments(
+    world: &Arc<World>,
+    known: &Known,
+    id: &NodeId,
+    node: &dyn Node,
+    fix: bool,
+    findings: &mut Vec<Finding>,
+) -> Result<()> {
+    let attached = node.attachments().await?;
+    for record in attached.iter().filter(|record| record.instance == world.instance) {
+        let volume = known.volumes.get(record.volume.as_str());
+        let wanted = volume.is_some_and(|volume| {
+            volume.journal.is_some()
+                || volume.volume.publications.iter().any(|p| p.id == record.publication)
+        });
+        if wanted || is_published_now(world, record).await? {
+            continue;
+        }
+        let explanation = format!(
+            "node {id} has volume {} attached as {}, which no record asks for",
+            record.volume, record.publication
+        );
+        let fixable = record.mounts.is_empty();
+        let advice = if fixable { "--fix detaches it" } else { "unmount it, then --fix detaches it" };
+        let code = FindingCode::AttachmentWithoutVolume;
+        let mut found = finding(code, record.publication.to_string(), explanation, advice, fixable);
+        if fix && fixable {
+            let detached = node.detach(&record.publication, &Detach::default()).await;
+            found.repair = repaired(detached.map(drop));
+        }
+        findings.push(found);
+    }
+    for volume in known.at_rest() {
+        let publications = volume.publications.iter().filter(|p| p.node == *id);
+        for publication in publications.filter(|p| p.attached.is_some()) {
+            if attached.iter().any(|record| record.publication == publication.id) {
+                continue;
+            }
+            let explanation = format!(
+                "volume {} is recorded as attached to node {id}, which knows nothing of it",
+                volume.display_name()
+            );
+            let advice = "--fix attaches and mounts it again";
+            let code = FindingCode::VolumeWithoutAttachment;
+            let mut found = finding(code, volume.id.to_string(), explanation, advice, true);
+            if fix {
+                found.repair = repaired(bring_back(world, &volume.id, id).await);
+            }
+            findings.push(found);
+        }
+    }
+    Ok(())
+}
+
+async fn is_published_now(
+    world: &World,
+    record: &hawser_core::attach::AttachRecord,
+) -> Result<bool> {
+    let key = VolumeRecord::key_of(&record.volume);
+    let now = world.records.get::<VolumeRecord>(&key).await?;
+    Ok(now.is_some_and(|(now, _)| {
+        now.volume.publications.iter().any(|p| p.id == record.publication)
+    }))
+}

@@ -1,0 +1,217 @@
+//! Jobs: the operations that run in this process, and the memory of those that ended.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use hawser_core::Timestamp;
+use hawser_core::attach::Attached;
+use hawser_core::error::{Error, Kind, Result};
+use hawser_core::id::OperationId;
+use hawser_core::operation::{Failure, Operation, OperationKind, OperationState, ProgressReport};
+use hawser_core::port::Progress;
+use hawser_core::publication::Publication;
+use hawser_core::snapshot::Snapshot;
+use hawser_core::volume::Volume;
+
+/// What a change answers with.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Volume(Box<Volume>),
+    Snapshot(Box<Snapshot>),
+    Publication(Box<Publication>),
+    Attached(Attached),
+    Nothing,
+}
+
+/// Where a job is.
+#[derive(Clone, Debug)]
+pub(crate) enum Phase {
+    Running,
+    /// The outcome of the last attempt is not known; another follows.
+    Waiting(Failure),
+    Done(Result<Answer, Failure>, Timestamp),
+}
+
+/// One running operation.
+pub(crate) struct Job {
+    pub(crate) id: OperationId,
+    pub(crate) kind: OperationKind,
+    pub(crate) subject: String,
+    pub(crate) subject_name: String,
+    pub(crate) started: Timestamp,
+    /// Taken over at start-up: nobody waits for it, so what is unreachable is waited for.
+    pub(crate) resumed: bool,
+    pub(crate) cancel: CancellationToken,
+    progress: Mutex<ProgressReport>,
+    phase: watch::Sender<Phase>,
+}
+
+/// What a new job is about.
+pub(crate) struct JobSpec {
+    pub(crate) id: OperationId,
+    pub(crate) kind: OperationKind,
+    pub(crate) subject: String,
+    pub(crate) subject_name: String,
+    pub(crate) started: Timestamp,
+    pub(crate) resumed: bool,
+}
+
+impl Job {
+    fn new(spec: JobSpec) -> Self {
+        let JobSpec { id, kind, subject, subject_name, started, resumed } = spec;
+        Self {
+            id,
+            kind,
+            subject,
+            subject_name,
+            started,
+            resumed,
+            cancel: CancellationToken::new(),
+            progress: Mutex::default(),
+            phase: watch::Sender::new(Phase::Running),
+        }
+    }
+
+    /// The job as callers see it.
+    pub(crate) fn view(&self) -> Operation {
+        let (state, finished, error) = match &*self.phase.borrow() {
+            Phase::Running => (OperationState::Running, None, None),
+            Phase::Waiting(failure) => (OperationState::Waiting, None, Some(failure.clone())),
+            Phase::Done(Ok(_), at) => (OperationState::Succeeded, Some(*at), None),
+            Phase::Done(Err(failure), at) => {
+                (OperationState::Failed, Some(*at), Some(failure.clone()))
+            }
+        };
+        Operation {
+            id: self.id.clone(),
+            kind: self.kind,
+            subject: self.subject.clone(),
+            subject_name: self.subject_name.clone(),
+            state,
+            progress: self.progress.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            started: self.started,
+            finished,
+            error,
+        }
+    }
+
+    pub(crate) fn set(&self, phase: Phase) {
+        self.phase.send_replace(phase);
+    }
+
+    /// Waits until the job ended (`Some`), or until its next attempt failed with an unknown outcome
+    /// (an error), at most so long (`None`).
+    pub(crate) async fn wait(&self, limit: Duration) -> Option<Result<Answer>> {
+        let mut phases = self.phase.subscribe();
+        // A job that waits for its next attempt has its last failure in the phase already: a caller
+        // that joins now wants to hear of the next one.
+        let mut skip_waiting = matches!(*phases.borrow_and_update(), Phase::Waiting(_));
+        let ended = async {
+            loop {
+                let phase = phases.borrow_and_update().clone();
+                match phase {
+                    Phase::Done(Ok(answer), _) => return Ok(answer),
+                    Phase::Done(Err(failure), _) => return Err(failure.into()),
+                    Phase::Waiting(failure) if !skip_waiting => return Err(failure.into()),
+                    Phase::Waiting(_) | Phase::Running => {}
+                }
+                skip_waiting = false;
+                if phases.changed().await.is_err() {
+                    return Err(Error::new(Kind::Internal, "an operation vanished"));
+                }
+            }
+        };
+        tokio::time::timeout(limit, ended).await.ok()
+    }
+}
+
+impl Progress for Job {
+    fn step(&self, what: &str) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        *progress = ProgressReport { step: what.to_owned(), done: 0, total: 0 };
+    }
+
+    fn amount(&self, done: u64, total: u64) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.done = done;
+        progress.total = total;
+    }
+}
+
+/// How many finished operations are remembered.
+pub(crate) const REMEMBERED: usize = 1000;
+
+/// All operations that this process knows.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    running: HashMap<OperationId, Arc<Job>>,
+    /// Oldest first.
+    finished: VecDeque<Operation>,
+}
+
+impl Jobs {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Registers a job; `None` when one with this id runs already.
+    pub(crate) fn start(&self, spec: JobSpec) -> Option<Arc<Job>> {
+        let mut inner = self.lock();
+        if inner.running.contains_key(&spec.id) {
+            return None;
+        }
+        let job = Arc::new(Job::new(spec));
+        inner.running.insert(job.id.clone(), job.clone());
+        Some(job)
+    }
+
+    pub(crate) fn get(&self, id: &OperationId) -> Option<Arc<Job>> {
+        self.lock().running.get(id).cloned()
+    }
+
+    /// Moves an ended job to the memory; answers those that no longer fit in it.
+    pub(crate) fn retire(&self, job: &Job) -> (Operation, Vec<OperationId>) {
+        let operation = job.view();
+        let mut inner = self.lock();
+        inner.running.remove(&job.id);
+        inner.finished.push_back(operation.clone());
+        let excess = inner.finished.len().saturating_sub(REMEMBERED);
+        let forgotten = inner.finished.drain(..excess).map(|old| old.id).collect();
+        (operation, forgotten)
+    }
+
+    /// Takes operations of an earlier life into the memory, oldest first.
+    pub(crate) fn remember(&self, operations: Vec<Operation>) {
+        let mut inner = self.lock();
+        for operation in operations.into_iter().rev() {
+            inner.finished.push_front(operation);
+        }
+    }
+
+    /// One operation, running or remembered.
+    pub(crate) fn view(&self, id: &OperationId) -> Option<Operation> {
+        let inner = self.lock();
+        match inner.running.get(id) {
+            Some(job) => Some(job.view()),
+            None => inner.finished.iter().rev().find(|operation| operation.id == *id).cloned(),
+        }
+    }
+
+    /// All operations, newest first.
+    pub(crate) fn all(&self) -> Vec<Operation> {
+        let inner = self.lock();
+        let mut all: Vec<_> = inner.finished.iter().cloned().collect();
+        all.extend(inner.running.values().map(|job| job.view()));
+        all.sort_by(|a, b| b.id.cmp(&a.id));
+        all
+    }
+}

@@ -1,0 +1,199 @@
+//! What the store holds: one record per volume and per snapshot, each with its running operation.
+//!
+//! The journal is part of the record it guards, so that one compare-and-set takes the exclusive
+//! right, says what will be done, and names what will be made.
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use hawser_core::Timestamp;
+use hawser_core::id::{InstanceId, OperationId, SnapshotId, VolumeId};
+use hawser_core::name::{Alias, Labels, NodeId};
+use hawser_core::operation::OperationKind;
+use hawser_core::port::store::{Key, Prefix};
+use hawser_core::publication::{MountRequest, PublishRequest};
+use hawser_core::size::ByteSize;
+use hawser_core::snapshot::Snapshot;
+use hawser_core::volume::Volume;
+
+/// A record that an operation can hold.
+pub(crate) trait Record: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+    /// Where it is kept.
+    fn key(&self) -> Key;
+    /// The operation that holds it.
+    fn journal(&self) -> Option<&Journal>;
+    /// The same, to change it.
+    fn journal_mut(&mut self) -> &mut Option<Journal>;
+}
+
+/// A volume with its publications and its running operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct VolumeRecord {
+    pub(crate) volume: Volume,
+    pub(crate) journal: Option<Journal>,
+}
+
+impl VolumeRecord {
+    pub(crate) fn key_of(id: &VolumeId) -> Key {
+        Key::join(&["volume", id.as_str()])
+    }
+
+    pub(crate) fn prefix() -> Prefix {
+        Prefix::below(&["volume"])
+    }
+
+    /// The volume as callers see it.
+    pub(crate) fn view(&self) -> Volume {
+        let mut volume = self.volume.clone();
+        volume.operation = self.journal.as_ref().map(|journal| journal.id.clone());
+        volume
+    }
+}
+
+impl Record for VolumeRecord {
+    fn key(&self) -> Key {
+        Self::key_of(&self.volume.id)
+    }
+    fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+    fn journal_mut(&mut self) -> &mut Option<Journal> {
+        &mut self.journal
+    }
+}
+
+/// A snapshot, who is being made from it, and its running operation.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct SnapshotRecord {
+    pub(crate) snapshot: Snapshot,
+    /// Volumes that are being copied from it now; it cannot be deleted while there are any.
+    pub(crate) holds: Vec<VolumeId>,
+    pub(crate) journal: Option<Journal>,
+}
+
+impl SnapshotRecord {
+    pub(crate) fn key_of(id: &SnapshotId) -> Key {
+        Key::join(&["snapshot", id.as_str()])
+    }
+
+    pub(crate) fn prefix() -> Prefix {
+        Prefix::below(&["snapshot"])
+    }
+}
+
+impl Record for SnapshotRecord {
+    fn key(&self) -> Key {
+        Self::key_of(&self.snapshot.id)
+    }
+    fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+    fn journal_mut(&mut self) -> &mut Option<Journal> {
+        &mut self.journal
+    }
+}
+
+/// A running operation: written before anything is done, cleared with its result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Journal {
+    pub(crate) id: OperationId,
+    /// What will be done; enough to do it again or to take it back.
+    pub(crate) work: Work,
+    /// Which instance is at it.
+    pub(crate) holder: InstanceId,
+    /// Until when nobody else may take it over.
+    pub(crate) expires: Timestamp,
+    pub(crate) started: Timestamp,
+    /// It failed and is being taken back.
+    pub(crate) undoing: bool,
+}
+
+/// What an operation does, as data. Two requests are the same when these are equal, apart from what
+/// the engine itself put in (ids and `new_…`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub(crate) enum Work {
+    CreateVolume,
+    DeleteVolume,
+    ExpandVolume {
+        size: ByteSize,
+    },
+    CreateSnapshot {
+        snapshot: SnapshotId,
+        alias: Alias,
+        labels: Labels,
+    },
+    DeleteSnapshot,
+    PublishVolume {
+        request: PublishRequest,
+    },
+    UnpublishVolume {
+        node: NodeId,
+    },
+    AttachVolume {
+        request: PublishRequest,
+        /// This operation made the publication, so taking it back removes it.
+        new_publication: bool,
+    },
+    DetachVolume {
+        node: NodeId,
+    },
+    MountVolume {
+        request: MountRequest,
+        new_publication: bool,
+        new_attachment: bool,
+    },
+    UnmountVolume {
+        node: NodeId,
+        target: Option<std::path::PathBuf>,
+    },
+    /// Holds the volume still while another is copied from it.
+    LendVolume {
+        to: VolumeId,
+    },
+}
+
+impl Work {
+    pub(crate) fn kind(&self) -> OperationKind {
+        match self {
+            Self::CreateVolume => OperationKind::CreateVolume,
+            Self::DeleteVolume => OperationKind::DeleteVolume,
+            Self::ExpandVolume { .. } => OperationKind::ExpandVolume,
+            Self::CreateSnapshot { .. } => OperationKind::CreateSnapshot,
+            Self::DeleteSnapshot => OperationKind::DeleteSnapshot,
+            Self::PublishVolume { .. } => OperationKind::PublishVolume,
+            Self::UnpublishVolume { .. } => OperationKind::UnpublishVolume,
+            Self::AttachVolume { .. } => OperationKind::AttachVolume,
+            Self::DetachVolume { .. } => OperationKind::DetachVolume,
+            Self::MountVolume { .. } => OperationKind::MountVolume,
+            Self::UnmountVolume { .. } => OperationKind::UnmountVolume,
+            Self::LendVolume { .. } => OperationKind::LendVolume,
+        }
+    }
+
+    /// True when a request for `other` is a repetition of this one.
+    pub(crate) fn same_request(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::AttachVolume { request: a, .. }, Self::AttachVolume { request: b, .. }) => {
+                a == b
+            }
+            (Self::MountVolume { request: a, .. }, Self::MountVolume { request: b, .. }) => a == b,
+            (
+                Self::CreateSnapshot { alias: a, labels: x, .. },
+                Self::CreateSnapshot { alias: b, labels: y, .. },
+            ) => a == b && x == y,
+            (a, b) => a == b,
+        }
+    }
+}
+
+/// Where the id behind a name is kept.
+pub(crate) fn name_key(of: &str, alias: &Alias) -> Key {
+    Key::join(&["name", of, alias.scope().as_str(), alias.name()])
+}
+
+/// What a name leads to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NameRecord {
+    pub(crate) id: String,
+}

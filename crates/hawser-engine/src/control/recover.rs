@@ -1,0 +1,208 @@
+//! Start-up: takes up every operation that was cut off, and brings back what a reboot took away.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use tracing::{info, warn};
+
+use hawser_core::Timestamp;
+use hawser_core::error::Result;
+use hawser_core::event::EventKind;
+use hawser_core::id::{SnapshotId, VolumeId};
+use hawser_core::name::NodeId;
+use hawser_core::operation::Operation;
+use hawser_core::port::store::{Key, Prefix};
+
+use super::create::take_home;
+use super::driver::Driven;
+use super::job::REMEMBERED;
+use super::record::{SnapshotRecord, VolumeRecord, Work};
+use super::restore;
+use super::world::{Subject, World};
+
+/// As much of a record as tells whether it is held; reading the rest of a hundred thousand would
+/// take most of the start-up time.
+#[derive(Deserialize)]
+struct Peek {
+    #[serde(alias = "volume", alias = "snapshot")]
+    object: PeekId,
+    journal: Option<IgnoredAny>,
+    #[serde(default)]
+    holds: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+struct PeekId {
+    id: String,
+    #[serde(default)]
+    publications: Vec<IgnoredAny>,
+}
+
+/// Takes up what was cut off. Returns when everything is known that holds a record, so that
+/// requests meet the same answers as before the stop; the work itself goes on behind.
+pub(crate) async fn start(world: &Arc<World>) -> Result<()> {
+    remember_history(world).await?;
+    let mut held = Vec::new();
+    let mut published = Vec::new();
+    let unreadable = world
+        .records
+        .each::<Peek>(&VolumeRecord::prefix(), |peek, _| {
+            if peek.journal.is_some() {
+                held.push(peek.object.id.clone());
+            }
+            if !peek.object.publications.is_empty() {
+                published.push(peek.object.id);
+            }
+        })
+        .await?;
+    for (key, why) in unreadable {
+        warn!(%key, why, "a record cannot be read; see `hawser doctor`");
+    }
+    let mut lent = Vec::new();
+    for id in held {
+        let Ok(id) = id.parse::<VolumeId>() else { continue };
+        if let Some(Work::LendVolume { to }) = take_up_volume(world, &id).await? {
+            lent.push((id, to));
+        }
+    }
+    let mut held = Vec::new();
+    world
+        .records
+        .each::<Peek>(&SnapshotRecord::prefix(), |peek, _| {
+            if peek.journal.is_some() || !peek.holds.is_empty() {
+                held.push(peek.object.id);
+            }
+        })
+        .await?;
+    for id in held {
+        if let Ok(id) = id.parse::<SnapshotId>() {
+            take_up_snapshot(world, &id).await?;
+        }
+    }
+    // Volumes still lent to one that has its own operation are released by that.
+    for (id, to) in lent {
+        let world_of_task = world.clone();
+        world.tasks.spawn(async move { settle_loan(&world_of_task, &id, &to).await });
+    }
+    for id in world.nodes.ids().await? {
+        restore::after_reboot(world, &id, &published).await?;
+    }
+    world.ready.store(true, Ordering::Release);
+    Ok(())
+}
+
+/// Remembers a node that dialled in, and brings back what a reboot of it took away.
+pub(crate) async fn node_came(world: &Arc<World>, node: &NodeId) -> Result<()> {
+    let mut published = Vec::new();
+    world
+        .records
+        .each::<Peek>(&VolumeRecord::prefix(), |peek, _| {
+            if !peek.object.publications.is_empty() {
+                published.push(peek.object.id);
+            }
+        })
+        .await?;
+    restore::after_reboot(world, node, &published).await?;
+    world.events.tell(EventKind::NodeChanged, node.as_str(), "dialled in");
+    Ok(())
+}
+
+async fn remember_history(world: &World) -> Result<()> {
+    let mut operations: Vec<Operation> = Vec::new();
+    let history = Prefix::below(&["operation"]);
+    world.records.each(&history, |operation, _| operations.push(operation)).await?;
+    let excess = operations.len().saturating_sub(REMEMBERED);
+    world.jobs.remember(operations.split_off(excess));
+    Ok(())
+}
+
+/// Resumes the operation of a volume; answers its work.
+async fn take_up_volume(world: &Arc<World>, id: &VolumeId) -> Result<Option<Work>> {
+    let key = VolumeRecord::key_of(id);
+    let Some((record, revision)) = world.records.get::<VolumeRecord>(&key).await? else {
+        return Ok(None);
+    };
+    let Some(journal) = record.journal.clone() else { return Ok(None) };
+    let subject = Subject::volume(&record.volume);
+    take_up(world, key, record, revision, subject).await?;
+    Ok(Some(journal.work))
+}
+
+async fn take_up_snapshot(world: &Arc<World>, id: &SnapshotId) -> Result<()> {
+    let key = SnapshotRecord::key_of(id);
+    let Some((record, revision)) = world.records.get::<SnapshotRecord>(&key).await? else {
+        return Ok(());
+    };
+    if record.journal.is_none() {
+        return Ok(());
+    }
+    let name = record.snapshot.alias.to_string();
+    take_up(world, key, record, revision, Subject { id: id.to_string(), name }).await
+}
+
+async fn take_up<R: Driven>(
+    world: &Arc<World>,
+    key: Key,
+    record: R,
+    revision: hawser_core::port::store::Revision,
+    subject: Subject,
+) -> Result<()> {
+    let Some(journal) = record.journal().cloned() else { return Ok(()) };
+    if world.may_take_over(&journal) {
+        info!(operation.id = %journal.id, operation.kind = %journal.work.kind(), name = subject.name, "resuming");
+        world.resume(record, revision, &subject).await?;
+        return Ok(());
+    }
+    // Another instance holds it. If it is still alive it finishes; if not, we do when its lease ends.
+    let world_of_task = world.clone();
+    world.tasks.spawn(async move {
+        let left = journal.expires.duration_since(Timestamp::now());
+        let left = Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1);
+        tokio::select! {
+            () = world_of_task.stop.cancelled() => return,
+            () = tokio::time::sleep(left) => {}
+        }
+        let again = async {
+            if let Some((record, revision)) = world_of_task.records.get::<R>(&key).await?
+                && record.journal().is_some_and(|journal| world_of_task.may_take_over(journal))
+            {
+                world_of_task.resume(record, revision, &subject).await?;
+            }
+            Ok::<_, hawser_core::Error>(())
+        };
+        if let Err(error) = again.await {
+            warn!(error = %error.sentence(), name = subject.name, "an operation was not taken over");
+        }
+    });
+    Ok(())
+}
+
+/// Takes a lent volume home once the volume it was lent to is not being made any more.
+async fn settle_loan(world: &Arc<World>, id: &VolumeId, to: &VolumeId) {
+    let mut pause = Duration::from_millis(200);
+    loop {
+        let settled = async {
+            let borrower = world.records.get::<VolumeRecord>(&VolumeRecord::key_of(to)).await?;
+            let at_work = borrower.is_some_and(|(record, _)| {
+                record.journal.is_some_and(|journal| journal.work == Work::CreateVolume)
+            });
+            if at_work {
+                return Ok(false);
+            }
+            take_home(world, id, to).await?;
+            Ok::<_, hawser_core::Error>(true)
+        };
+        match settled.await {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => warn!(volume.id = %id, error = %error.sentence(), "still lent"),
+        }
+        tokio::select! {
+            () = world.stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => pause = (pause * 2).min(Duration::from_secs(30)),
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! Snapshots: taking them, which holds the volume; removing them, which holds the snapshot.
+
+use std::sync::Arc;
+
+use hawser_core::Timestamp;
+use hawser_core::change::Change;
+use hawser_core::error::{Error, Kind, Outcome, Result, ResultExt};
+use hawser_core::event::EventKind;
+use hawser_core::id::SnapshotId;
+use hawser_core::name::{Alias, Labels};
+use hawser_core::port::Progress;
+use hawser_core::port::provider::{SnapshotAtProvider, Snapshots};
+use hawser_core::port::store::Revision;
+use hawser_core::snapshot::{Snapshot, SnapshotRef, SnapshotRequest, SnapshotState};
+use hawser_core::volume::Volume;
+
+use super::driver::Driven;
+use super::freeze;
+use super::hold::Hold;
+use super::job::{Answer, Job};
+use super::record::{Journal, SnapshotRecord, VolumeRecord, Work, name_key};
+use super::start::{Begun, Decision, on_volume};
+use super::world::{Subject, World, at_provider as volume_at_provider, busy};
+
+/// A snapshot as its provider knows it.
+pub(crate) fn at_provider(snapshot: &Snapshot) -> SnapshotAtProvider {
+    SnapshotAtProvider {
+        id: snapshot.id.clone(),
+        handle: snapshot.handle.clone(),
+        size: snapshot.size,
+    }
+}
+
+fn subject(snapshot: &Snapshot) -> Subject {
+    Subject { id: snapshot.id.to_string(), name: snapshot.alias.to_string() }
+}
+
+/// A snapshot by id or name.
+pub(crate) async fn find(
+    world: &World,
+    snapshot: &SnapshotRef,
+) -> Result<Option<(SnapshotRecord, Revision)>> {
+    let id = match snapshot {
+        SnapshotRef::Id(id) => id.clone(),
+        SnapshotRef::Alias(alias) => match world.records.name("snapshot", alias).await? {
+            Some((id, _)) => id.parse()?,
+            None => return Ok(None),
+        },
+    };
+    world.records.get(&SnapshotRecord::key_of(&id)).await
+}
+
+/// A snapshot by id or name, which must exist.
+pub(crate) async fn get(
+    world: &World,
+    snapshot: &SnapshotRef,
+) -> Result<(SnapshotRecord, Revision)> {
+    find(world, snapshot).await?.ok_or_else(|| {
+        Error::new(Kind::NotFound, format!("snapshot {snapshot} does not exist"))
+    })
+}
+
+fn ability<'a>(world: &'a World, volume: &Volume) -> Result<&'a dyn Snapshots> {
+    world.provider(&volume.class)?.snapshots().ok_or_else(|| {
+        let message = format!("class {} cannot take snapshots", volume.class);
+        Error::new(Kind::Unsupported, message)
+    })
+}
+
+/// Decides about a request and, if there is work, records it and starts it.
+pub(crate) async fn begin_create(world: Arc<World>, request: SnapshotRequest) -> Result<Begun> {
+    let alias = request.alias.clone();
+    let _queue = world.names.lock(name_key("snapshot", &alias)).await;
+    let (volume, _) = world.get_volume(&request.volume).await?;
+    let by_name = SnapshotRef::Alias(alias.clone());
+    if let Some((record, revision)) = find(&world, &by_name).await? {
+        let snapshot = &record.snapshot;
+        if snapshot.volume != volume.volume.id {
+            let message = format!(
+                "snapshot {alias} exists and differs: it is of volume {}, requested {}",
+                snapshot.volume, volume.volume.id
+            );
+            return Err(Error::new(Kind::Exists, message));
+        }
+        match snapshot.state {
+            SnapshotState::Ready => {
+                let answer = Answer::Snapshot(Box::new(snapshot.clone()));
+                return Ok(Begun::Answer(Change::Already(answer)));
+            }
+            // Its operation is in the volume's record: joined below.
+            SnapshotState::Creating => {}
+            SnapshotState::Deleting => {
+                world
+                    .join_or_busy(&record, revision, &subject(snapshot), &Work::CreateVolume)
+                    .await?;
+            }
+        }
+    }
+    let checked = world.clone();
+    let work = Work::CreateSnapshot {
+        snapshot: SnapshotId::generate(),
+        alias,
+        labels: request.labels.clone(),
+    };
+    on_volume(world, request.volume, work.clone(), move |record| {
+        ability(&checked, &record.volume)?;
+        Ok(Decision::Start(work.clone(), Box::new(record.clone())))
+    })
+    .await
+}
+
+/// A snapshot that is to be taken.
+pub(crate) struct Wanted<'a> {
+    pub(crate) id: &'a SnapshotId,
+    pub(crate) alias: &'a Alias,
+    pub(crate) labels: &'a Labels,
+    pub(crate) at: Timestamp,
+}
+
+/// Takes the snapshot, with the volume held still where it is mounted.
+pub(crate) async fn forward(
+    world: &Arc<World>,
+    hold: &Hold<VolumeRecord>,
+    job: &Job,
+    wanted: &Wanted<'_>,
+) -> Result<Answer> {
+    let volume = hold.record().await.volume;
+    let ability = ability(world, &volume)?;
+    let (mut record, revision) = reserve(world, &volume, ability, wanted).await?;
+    freeze::freeze(world, &volume).await?;
+    job.step("taking the snapshot");
+    let taken = ability
+        .snapshot(&volume_at_provider(&volume), wanted.id, job)
+        .await
+        .context(|| format!("taking snapshot {} of {}", wanted.alias, volume.display_name()));
+    let thawed = freeze::thaw(world, &volume).await;
+    let taken = taken?.into_inner();
+    // A snapshot is worth nothing to someone whose volume stays frozen: tried again until thawed.
+    thawed.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+    record.snapshot.handle = taken.handle;
+    record.snapshot.size = taken.size;
+    record.snapshot.state = SnapshotState::Ready;
+    let key = SnapshotRecord::key_of(wanted.id);
+    if world.records.put(&key, &record, revision).await?.is_none() {
+        let message = format!("the record of snapshot {} was changed meanwhile", wanted.alias);
+        return Err(Error::new(Kind::Unavailable, message).with_outcome(Outcome::Unknown));
+    }
+    hold.finish(|_| {}).await?;
+    let id = wanted.id.as_str();
+    world.events.tell(EventKind::SnapshotChanged, id, format!("{} was taken", wanted.alias));
+    Ok(Answer::Snapshot(Box::new(record.snapshot)))
+}
+
+/// The snapshot's record and name; those of an earlier attempt where there are any.
+async fn reserve(
+    world: &World,
+    volume: &Volume,
+    ability: &dyn Snapshots,
+    wanted: &Wanted<'_>,
+) -> Result<(SnapshotRecord, Revision)> {
+    let key = SnapshotRecord::key_of(wanted.id);
+    let snapshot = Snapshot {
+        id: wanted.id.clone(),
+        alias: wanted.alias.clone(),
+        volume: volume.id.clone(),
+        class: volume.class.clone(),
+        size: volume.size,
+        access: volume.access,
+        filesystem: volume.filesystem.clone(),
+        handle: ability.snapshot_handle(wanted.id),
+        labels: wanted.labels.clone(),
+        state: SnapshotState::Creating,
+        created: wanted.at,
+    };
+    let record = SnapshotRecord { snapshot, holds: Vec::new(), journal: None };
+    let found = match world.records.create(&key, &record).await? {
+        Some(revision) => (record, revision),
+        None => world.records.get(&key).await?.ok_or_else(|| {
+            Error::new(Kind::Unavailable, "the snapshot's record vanished")
+                .with_outcome(Outcome::Unknown)
+        })?,
+    };
+    loop {
+        let holder =
+            world.records.reserve_name("snapshot", wanted.alias, wanted.id.as_str()).await?;
+        if holder == wanted.id.as_str() {
+            return Ok(found);
+        }
+        // Records are written before their names and removed after them: a name without a record
+        // is nobody's.
+        let holder_id: SnapshotId = holder.parse()?;
+        let key = SnapshotRecord::key_of(&holder_id);
+        if world.records.get::<SnapshotRecord>(&key).await?.is_some() {
+            let message = format!("the name {} was taken by snapshot {holder}", wanted.alias);
+            return Err(Error::new(Kind::Exists, message));
+        }
+        world.records.release_name("snapshot", wanted.alias, &holder).await?;
+    }
+}
+
+/// Removes all that `forward` may have made.
+pub(crate) async fn back(
+    world: &Arc<World>,
+    hold: &Hold<VolumeRecord>,
+    id: &SnapshotId,
+    alias: &Alias,
+) -> Result<()> {
+    hold.turn_back().await?;
+    let volume = hold.record().await.volume;
+    freeze::thaw(world, &volume).await?;
+    let key = SnapshotRecord::key_of(id);
+    if let Some((record, revision)) = world.records.get::<SnapshotRecord>(&key).await? {
+        ability(world, &volume)?.delete_snapshot(&at_provider(&record.snapshot)).await?;
+        world.records.release_name("snapshot", alias, id.as_str()).await?;
+        let _ = world.records.delete(&key, revision).await?;
+    }
+    hold.finish(|_| {}).await
+}
+
+/// Begins to remove a snapshot; absent is fine.
+pub(crate) async fn begin_delete(world: Arc<World>, snapshot: SnapshotRef) -> Result<Begun> {
+    loop {
+        let Some((record, revision)) = find(&world, &snapshot).await? else {
+            return Ok(Begun::Answer(Change::Already(Answer::Nothing)));
+        };
+        let about = subject(&record.snapshot);
+        let work = Work::DeleteSnapshot;
+        if let Some(job) = world.join_or_busy(&record, revision, &about, &work).await? {
+            return Ok(Begun::Job(job));
+        }
+        refuse_if_in_use(&world, &record).await?;
+        let journal = world.journal(work);
+        let mut changed = record.clone();
+        changed.snapshot.state = SnapshotState::Deleting;
+        changed.journal = Some(journal.clone());
+        let key = SnapshotRecord::key_of(&record.snapshot.id);
+        let Some(revision) = world.records.put(&key, &changed, revision).await? else { continue };
+        if let Some(job) = world.launch(changed, revision, &journal, &about, false) {
+            return Ok(Begun::Job(job));
+        }
+    }
+}
+
+async fn refuse_if_in_use(world: &World, record: &SnapshotRecord) -> Result<()> {
+    let snapshot = &record.snapshot;
+    if let Some(volume) = record.holds.first() {
+        let message =
+            format!("snapshot {} is being copied into volume {volume}; repeat later", snapshot.alias);
+        return Err(Error::new(Kind::Busy, message));
+    }
+    if snapshot.state == SnapshotState::Creating {
+        let key = VolumeRecord::key_of(&snapshot.volume);
+        if let Some((volume, _)) = world.records.get::<VolumeRecord>(&key).await?
+            && let Some(journal) = &volume.journal
+        {
+            return Err(busy(&subject(snapshot), journal));
+        }
+    }
+    Ok(())
+}
+
+impl Driven for SnapshotRecord {
+    async fn forward(
+        world: &Arc<World>,
+        hold: &Hold<Self>,
+        _journal: &Journal,
+        job: &Job,
+    ) -> Result<Answer> {
+        let snapshot = hold.record().await.snapshot;
+        job.step("removing the snapshot");
+        let provider = world.provider(&snapshot.class)?;
+        let Some(ability) = provider.snapshots() else {
+            let message = format!("class {} has no snapshots", snapshot.class);
+            return Err(Error::new(Kind::Unsupported, message));
+        };
+        ability
+            .delete_snapshot(&at_provider(&snapshot))
+            .await
+            .context(|| format!("deleting snapshot {}", snapshot.alias))?;
+        // The data is gone: from here on there is only forward, whatever fails.
+        let forgotten = async {
+            let id = snapshot.id.as_str();
+            world.records.release_name("snapshot", &snapshot.alias, id).await?;
+            hold.remove().await
+        };
+        forgotten.await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+        let message = format!("{} was deleted", snapshot.alias);
+        world.events.tell(EventKind::SnapshotDeleted, snapshot.id.as_str(), message);
+        Ok(Answer::Nothing)
+    }
+
+    async fn back(
+        _world: &Arc<World>,
+        hold: &Hold<Self>,
+        _journal: &Journal,
+        _job: &Job,
+    ) -> Result<()> {
+        hold.finish(|record| record.snapshot.state = SnapshotState::Ready).await
+    }
+
+    fn ended(_record: &Self, _journal: &Journal) -> Answer {
+        Answer::Nothing
+    }
+}

@@ -1,0 +1,56 @@
+//! Making this host and the file system see a larger volume.
+
+use std::path::PathBuf;
+
+use hawser_core::attach::{AttachRecord, Attached};
+use hawser_core::filesystem::FsKind;
+use hawser_core::id::PublicationId;
+use hawser_core::port::host::MountEntry;
+use hawser_core::{ByteSize, Result};
+
+use super::NodeHalf;
+use super::error::NodeError;
+use super::table;
+
+impl NodeHalf {
+    pub(super) async fn extend_volume(
+        &self,
+        publication: &PublicationId,
+        wanted: ByteSize,
+    ) -> Result<ByteSize> {
+        let _alone = self.gates.enter(self.registry.as_ref(), publication).await?;
+        let (mut record, attached) = self.attached(publication).await?;
+        // Growing writes, and a write to a frozen file system waits for its thaw.
+        if record.frozen.is_some() {
+            return Err(NodeError::Frozen.into());
+        }
+        self.verify(&record, &attached).await?;
+        let connector = self.connectors.get(&record.info.protocol)?;
+        let there = connector.extend(self.host.as_ref(), &record).await?;
+        let Some(Attached::Block { device, size, .. }) = &mut record.attached else {
+            return Ok(there);
+        };
+        if there < wanted {
+            return Err(NodeError::TooSmall { device: device.clone(), there, wanted }.into());
+        }
+        let device = device.clone();
+        if *size != there {
+            *size = there;
+            self.registry.put(&record).await?;
+        }
+        let table = self.host.mounts().await?;
+        if let Some((fs, target)) = growable(&record, &table) {
+            self.host.grow_filesystem(&device, fs, &target).await?;
+        }
+        Ok(there)
+    }
+}
+
+/// A mount of ours through which the file system can be grown. One that is only mounted without the
+/// right to write grows with its next writable mount; what others put on a raw volume is theirs.
+fn growable(record: &AttachRecord, table: &[MountEntry]) -> Option<(FsKind, PathBuf)> {
+    table::live(record, table)
+        .into_iter()
+        .filter(|(_, entry)| !entry.read_only())
+        .find_map(|(_, entry)| Some((entry.fs_type.parse().ok()?, entry.target.clone())))
+}

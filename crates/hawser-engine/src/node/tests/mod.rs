@@ -1,0 +1,9 @@
+//! The node half over a fake host: each safety rule, each failure point, each place to be dropped.
+
+mod attach;
+mod faults;
+mod format;
+mod freeze;
+mod mount;
+mod rig;
+mod survey;
