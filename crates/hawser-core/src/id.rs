@@ -6,8 +6,10 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
 
 use serde::{Deserialize, Serialize};
+use ulid::{Generator, Ulid};
 
 use crate::error::{Classify, Kind};
 
@@ -36,6 +38,16 @@ fn is_tail(tail: &str) -> bool {
             .all(|b| b.is_ascii_digit() || (b.is_ascii_lowercase() && !b"ilou".contains(&b)))
 }
 
+/// The varying part of a new id. Later ones of this process are greater, also within a millisecond,
+/// so that lists by id are lists by age.
+fn fresh() -> String {
+    static GENERATOR: Mutex<Generator> = Mutex::new(Generator::new());
+    let mut generator = GENERATOR.lock().unwrap_or_else(PoisonError::into_inner);
+    // More ids within a millisecond than there are numbers left: 2^80 of them, in theory.
+    let ulid = generator.generate().unwrap_or_else(|_| Ulid::generate());
+    ulid.to_string().to_ascii_lowercase()
+}
+
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident, $prefix:literal, $what:literal) => {
         $(#[$doc])*
@@ -49,7 +61,7 @@ macro_rules! id {
 
             /// A new id that no other has: the time and 80 random bits.
             pub fn generate() -> Self {
-                Self(format!("{}-{}", $prefix, ulid::Ulid::generate().to_string().to_ascii_lowercase()))
+                Self(format!("{}-{}", $prefix, fresh()))
             }
 
             /// The id as text.
@@ -140,6 +152,12 @@ mod tests {
 
         assert_eq!(id.as_str().parse(), Ok(id.clone()));
         assert!(looks_like_id(id.as_str()));
+    }
+
+    #[test]
+    fn later_ids_are_greater() {
+        let ids: Vec<_> = (0..1000).map(|_| VolumeId::generate()).collect();
+        assert!(ids.is_sorted());
     }
 
     #[test]

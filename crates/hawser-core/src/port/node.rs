@@ -40,7 +40,11 @@ pub trait Node: Send + Sync {
     /// Takes it away. Mounts that are still there are `Kind::Busy`; not attached is `Already`.
     async fn detach(&self, publication: &PublicationId, detach: &Detach) -> Result<Change<()>>;
 
-    /// Makes the file system, if the record allows it and the device shows that it may be made.
+    /// Makes a file system in two calls, with the volume's record written in between. With
+    /// [`FormatState::Never`] it only reads: `Already` says that the device is blank, anything else
+    /// is refused. With [`FormatState::Started`], which the caller records after that answer and
+    /// before this call, it makes the file system, over a blank device or over a torso of its own.
+    /// So a device that was never seen blank is never written to.
     async fn format(&self, work: &FormatWork) -> Result<Change<()>>;
 
     /// Shows an attached volume in a folder.
@@ -105,7 +109,7 @@ pub struct FormatWork {
     pub fs: FsKind,
     /// With which id.
     pub uuid: Uuid,
-    /// What the volume's record says; [`FormatState::Done`] is refused.
+    /// What the volume's record says: `Never` only looks, `Started` makes, `Done` is refused.
     pub state: FormatState,
 }
 

@@ -1,0 +1,66 @@
+//! Why a call about files failed.
+
+use std::path::PathBuf;
+
+use hawser_core::{Classify, Kind, Outcome};
+use rustix::io::Errno;
+
+use crate::errno::kind_of;
+use crate::mount::MountError;
+use crate::workers::WorkerError;
+
+/// Why a call about files failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum FileError {
+    #[error("{attempt} {path:?}")]
+    Call { attempt: &'static str, path: PathBuf, source: Errno },
+    #[error("{path:?} is there already")]
+    Exists { path: PathBuf },
+    #[error("{path:?} is not {what}")]
+    WrongType { path: PathBuf, what: &'static str },
+    #[error("copying {path:?}: it became shorter meanwhile")]
+    Shrunk { path: PathBuf },
+    #[error("copying {path:?}: something is mounted there; unmount it first")]
+    MountInside { path: PathBuf },
+    #[error("copying {path:?}: folders lie deeper than {most} levels")]
+    TooDeep { path: PathBuf, most: usize },
+    #[error("copying {path:?} was given up by its caller")]
+    Cancelled { path: PathBuf },
+    #[error("{source}, and taking back {path:?} failed too ({undo})")]
+    Undo { path: PathBuf, undo: std::io::Error, source: Box<FileError> },
+    #[error(transparent)]
+    Path(#[from] MountError),
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+}
+
+impl Classify for FileError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Call { source, .. } => kind_of(*source),
+            Self::Exists { .. } => Kind::Exists,
+            Self::WrongType { .. } => Kind::Invalid,
+            Self::Shrunk { .. } | Self::MountInside { .. } => Kind::Precondition,
+            Self::TooDeep { .. } => Kind::OutOfRange,
+            Self::Cancelled { .. } => Kind::Unavailable,
+            Self::Undo { source, .. } => source.kind(),
+            Self::Path(source) => source.kind(),
+            Self::Worker(source) => source.kind(),
+        }
+    }
+
+    fn outcome(&self) -> Outcome {
+        match self {
+            Self::Call { .. }
+            | Self::Exists { .. }
+            | Self::WrongType { .. }
+            | Self::Shrunk { .. }
+            | Self::MountInside { .. }
+            | Self::TooDeep { .. }
+            | Self::Cancelled { .. } => Outcome::Nothing,
+            Self::Undo { .. } => Outcome::Unknown,
+            Self::Path(source) => source.outcome(),
+            Self::Worker(source) => source.outcome(),
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Files and mounted file systems: copies, freezing, usage.
+//!
+//! Follows ioctl_ficlone(2), copy_file_range(2), lseek(2) for holes, ioctl_fifreeze(2).
+
+pub(crate) mod copy;
+mod error;
+pub(crate) mod freeze;
+mod meter;
+#[cfg(test)]
+mod tests;
+pub(crate) mod tree;
+pub(crate) mod usage;
+
+pub(crate) use meter::{Meter, with_progress};

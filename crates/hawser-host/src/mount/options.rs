@@ -1,0 +1,132 @@
+//! Mount options: which belong to the mount, which to the file system, and which to nobody.
+
+use hawser_core::filesystem::FsKind;
+use hawser_core::port::host::{HostMount, MountSource};
+use rustix::mount::{MountAttrFlags, MountFlags};
+
+use super::error::MountError;
+
+/// The options of the mount itself, in both spellings of the kernel.
+const ATTRIBUTES: [(&str, MountAttrFlags, MountFlags); 8] = [
+    ("nosuid", MountAttrFlags::MOUNT_ATTR_NOSUID, MountFlags::NOSUID),
+    ("nodev", MountAttrFlags::MOUNT_ATTR_NODEV, MountFlags::NODEV),
+    ("noexec", MountAttrFlags::MOUNT_ATTR_NOEXEC, MountFlags::NOEXEC),
+    ("noatime", MountAttrFlags::MOUNT_ATTR_NOATIME, MountFlags::NOATIME),
+    ("strictatime", MountAttrFlags::MOUNT_ATTR_STRICTATIME, MountFlags::STRICTATIME),
+    ("relatime", MountAttrFlags::MOUNT_ATTR_RELATIME, MountFlags::RELATIME),
+    ("nodiratime", MountAttrFlags::MOUNT_ATTR_NODIRATIME, MountFlags::NODIRATIME),
+    ("nosymfollow", MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW, MountFlags::NOSYMFOLLOW),
+];
+/// The kernel's defaults, which mount(8) accepts as words.
+const DEFAULTS: [&str; 4] = ["defaults", "dev", "suid", "exec"];
+/// Words that turn one mount call into another.
+const OTHER_CALLS: [&str; 12] = [
+    "remount",
+    "bind",
+    "rbind",
+    "move",
+    "loop",
+    "source",
+    "shared",
+    "rshared",
+    "private",
+    "rprivate",
+    "slave",
+    "unbindable",
+];
+/// Options that bring a second device or file into the mount, past every identity check.
+const OTHER_DEVICES: [&str; 6] =
+    ["device", "journal_dev", "journal_path", "logdev", "rtdev", "journal_async_dev"];
+
+/// Options, sorted by whom they are for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Options {
+    /// No writes: asked for by the request or by an option.
+    pub(super) read_only: bool,
+    /// Of the mount, for the new interface.
+    pub(super) attributes: MountAttrFlags,
+    /// Of the mount, for mount(2).
+    pub(super) flags: MountFlags,
+    /// Of the file system.
+    pub(super) filesystem: Vec<(String, Option<String>)>,
+}
+
+impl Options {
+    /// Sorts the options of a request and refuses what is malformed or dangerous.
+    pub(super) fn parse(request: &HostMount) -> Result<Self, MountError> {
+        let mut options = Self {
+            read_only: request.read_only,
+            attributes: MountAttrFlags::empty(),
+            flags: MountFlags::empty(),
+            filesystem: Vec::new(),
+        };
+        for option in &request.flags {
+            options.add(option, request)?;
+        }
+        if let MountSource::Device { fs: FsKind::Xfs, .. } = request.source {
+            // A copy has the UUID of its original, and xfs refuses to mount both otherwise.
+            if !options.filesystem.iter().any(|(key, _)| key == "nouuid") {
+                options.filesystem.push(("nouuid".into(), None));
+            }
+        }
+        if options.read_only {
+            options.attributes |= MountAttrFlags::MOUNT_ATTR_RDONLY;
+            options.flags |= MountFlags::RDONLY;
+        }
+        Ok(options)
+    }
+
+    fn add(&mut self, option: &str, request: &HostMount) -> Result<(), MountError> {
+        let refuse = |why| Err(MountError::Option { option: option.to_owned(), why });
+        if option.is_empty() || option.len() > 256 {
+            return refuse("it must have 1 to 256 characters");
+        }
+        if !option.bytes().all(|b| b.is_ascii_graphic() && !b",\\\"'".contains(&b)) {
+            return refuse(
+                "only printable characters without commas, quotes and blanks are allowed",
+            );
+        }
+        let (key, value) = match option.split_once('=') {
+            Some((key, value)) => (key, Some(value.to_owned())),
+            None => (option, None),
+        };
+        if OTHER_CALLS.contains(&key) {
+            return refuse("it would make this another call than a mount");
+        }
+        if OTHER_DEVICES.contains(&key) {
+            return refuse("it would bring a second device into the mount");
+        }
+        match option {
+            "ro" => self.read_only = true,
+            "rw" if request.read_only => return refuse("the mount is to be read-only"),
+            "rw" => {}
+            _ if DEFAULTS.contains(&option) => {}
+            _ => match ATTRIBUTES.iter().find(|(name, ..)| *name == option) {
+                Some((_, attribute, flag)) => {
+                    self.attributes |= *attribute;
+                    self.flags |= *flag;
+                }
+                None => match request.source {
+                    MountSource::Device { .. } => self.filesystem.push((key.to_owned(), value)),
+                    MountSource::Bind { .. } => {
+                        return refuse("a bind has no options of a file system");
+                    }
+                },
+            },
+        }
+        Ok(())
+    }
+
+    /// The file system's options as mount(2) takes them.
+    pub(super) fn joined(&self) -> String {
+        let parts: Vec<_> = self
+            .filesystem
+            .iter()
+            .map(|(key, value)| match value {
+                Some(value) => format!("{key}={value}"),
+                None => key.clone(),
+            })
+            .collect();
+        parts.join(",")
+    }
+}

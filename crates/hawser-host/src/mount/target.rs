@@ -1,0 +1,151 @@
+//! Walks to mount targets with descriptors and refuses symbolic links that others could have placed.
+
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{
+    CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, readlinkat,
+};
+use rustix::io::Errno;
+
+use super::error::MountError;
+
+const FOLDER: OFlags =
+    OFlags::PATH.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+const ANYTHING: OFlags = OFlags::PATH.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// The name of a target in its open parent.
+pub(super) struct Place {
+    /// The parent folder.
+    pub(super) parent: OwnedFd,
+    /// The last component.
+    pub(super) name: OsString,
+    /// The whole path without symbolic links, as the mount table spells it.
+    pub(super) path: PathBuf,
+}
+
+impl Place {
+    /// Opens the parent of `target`; `None` when there is none.
+    pub(super) fn find(target: &Path) -> Result<Option<Self>, MountError> {
+        check_plain(target)?;
+        let not_plain = || MountError::NotPlain { path: target.to_owned() };
+        let parent = target.parent().ok_or_else(not_plain)?;
+        let name = target.file_name().ok_or_else(not_plain)?.to_owned();
+        let opened = match open_folder_through(parent, true) {
+            Err(MountError::Open { source: Errno::NOENT, .. } | MountError::NotAFolder { .. }) => {
+                return Ok(None);
+            }
+            opened => opened?,
+        };
+        let path = real_path(&opened, parent)?.join(&name);
+        Ok(Some(Self { parent: opened, name, path }))
+    }
+
+    /// A path of the target that does not depend on what happens to its parents' names.
+    pub(super) fn through_parent(&self) -> PathBuf {
+        Path::new("/proc/self/fd").join(self.parent.as_raw_fd().to_string()).join(&self.name)
+    }
+}
+
+/// Refuses paths that are relative, have `..` or NUL.
+pub(crate) fn check_plain(path: &Path) -> Result<(), MountError> {
+    let plain = path.is_absolute()
+        && !path.as_os_str().as_bytes().contains(&0)
+        && !path.components().any(|part| part == Component::ParentDir);
+    if plain { Ok(()) } else { Err(MountError::NotPlain { path: path.to_owned() }) }
+}
+
+/// Opens a folder, as a place only. Its last component is never followed; a link before that only
+/// where everything up to it belongs to root or to us and is closed to others.
+pub(crate) fn open_folder(path: &Path) -> Result<OwnedFd, MountError> {
+    check_plain(path)?;
+    open_folder_through(path, false)
+}
+
+fn open_folder_through(path: &Path, follow_last: bool) -> Result<OwnedFd, MountError> {
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    match openat2(CWD, path, FOLDER, Mode::empty(), resolve) {
+        Ok(folder) => Ok(folder),
+        // A link somewhere (as last component it is ENOTDIR), or a kernel or sandbox without
+        // openat2: step by step then.
+        Err(Errno::LOOP | Errno::NOTDIR | Errno::NOSYS | Errno::PERM) => walk(path, follow_last),
+        Err(source) => Err(failed(path, source)),
+    }
+}
+
+fn failed(path: &Path, source: Errno) -> MountError {
+    if source == Errno::NOTDIR {
+        return MountError::NotAFolder { path: path.to_owned() };
+    }
+    MountError::Open { path: path.to_owned(), source }
+}
+
+fn walk(path: &Path, follow_last: bool) -> Result<OwnedFd, MountError> {
+    let fail = |source| failed(path, source);
+    let refuse = || MountError::Symlink { path: path.to_owned() };
+    let root = || open("/", FOLDER, Mode::empty()).map_err(fail);
+    let mut here = root()?;
+    let mut trusted = is_closed(&here).map_err(fail)?;
+    let mut links = 0;
+    let mut parts: VecDeque<OsString> = parts_of(path.as_os_str()).collect();
+    while let Some(part) = parts.pop_front() {
+        if part == ".." {
+            // Only out of a link that we trusted.
+            here = openat(&here, "..", FOLDER, Mode::empty()).map_err(fail)?;
+            continue;
+        }
+        let next = openat(&here, &part, ANYTHING, Mode::empty()).map_err(fail)?;
+        let kind = FileType::from_raw_mode(fstat(&next).map_err(fail)?.st_mode);
+        if kind == FileType::Symlink {
+            links += 1;
+            let last = parts.is_empty() && !follow_last;
+            if last || !trusted || links > MOST_LINKS {
+                return Err(refuse());
+            }
+            let to = readlinkat(&here, &part, Vec::new()).map_err(fail)?;
+            let to = OsString::from_vec(to.into_bytes());
+            if Path::new(&to).is_absolute() {
+                here = root()?;
+            }
+            // What the link leads through is walked with the same care.
+            for part in parts_of(&to).collect::<Vec<_>>().into_iter().rev() {
+                parts.push_front(part);
+            }
+            continue;
+        }
+        if kind != FileType::Directory {
+            return Err(MountError::NotAFolder { path: path.to_owned() });
+        }
+        trusted &= is_closed(&next).map_err(fail)?;
+        here = next;
+    }
+    Ok(here)
+}
+
+fn parts_of(path: &OsStr) -> impl Iterator<Item = OsString> {
+    Path::new(path)
+        .components()
+        .filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir))
+        .map(|part| part.as_os_str().to_owned())
+        .collect::<Vec<_>>()
+        .into_iter()
+}
+
+/// True when only root and we can place names in a folder.
+fn is_closed(folder: &OwnedFd) -> Result<bool, Errno> {
+    let stat = fstat(folder)?;
+    let ours = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
+    Ok(ours && stat.st_mode & 0o022 == 0)
+}
+
+/// The path of an open folder without symbolic links, as the mount table spells it.
+pub(super) fn real_path(folder: &OwnedFd, named: &Path) -> Result<PathBuf, MountError> {
+    let link = format!("/proc/self/fd/{}", folder.as_raw_fd());
+    let path = rustix::fs::readlink(link, Vec::new()).map_err(|source| failed(named, source))?;
+    Ok(PathBuf::from(OsString::from_vec(path.into_bytes())))
+}

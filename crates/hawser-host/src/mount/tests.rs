@@ -1,0 +1,152 @@
+use std::os::unix::fs::symlink;
+
+use hawser_core::filesystem::FsKind;
+use hawser_core::{Classify, Kind};
+use proptest::prelude::*;
+use rustix::mount::{MountAttrFlags, MountFlags};
+
+use super::*;
+
+fn request(source: MountSource, flags: &[&str]) -> HostMount {
+    let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    HostMount { source, target: "/mnt".into(), read_only: false, flags }
+}
+
+fn device(fs: FsKind) -> MountSource {
+    MountSource::Device { device: "/dev/loop0".into(), fs }
+}
+
+#[test]
+fn a_table_of_a_real_host_is_read() {
+    let table = table::parse(include_bytes!("../../testdata/mountinfo")).unwrap();
+
+    let root = &table[0];
+    assert_eq!((root.id, root.parent, root.device), (22, 1, (254, 0)));
+    assert_eq!((root.fs_type.as_str(), root.source.as_str()), ("ext4", "/dev/vda"));
+    assert!(root.propagation.is_empty() && !root.read_only());
+    let spaced = &table[1];
+    assert_eq!(spaced.target, Path::new("/mnt/with space\\and\ttab"));
+    assert_eq!(spaced.propagation, ["shared:7", "master:3"]);
+    assert!(spaced.read_only());
+    let bound = &table[2];
+    assert_eq!((bound.root.as_path(), bound.source.as_str()), (Path::new("/sub"), ""));
+}
+
+#[test]
+fn a_malformed_line_is_named() {
+    let error = table::parse(b"22 1 254:0 / / rw - ext4 /dev/vda rw\n23 x\n").unwrap_err();
+
+    assert_eq!(error.to_string(), r#"the mount table has a malformed line 2: "23 x""#);
+}
+
+#[test]
+fn the_table_of_this_process_has_a_root() {
+    assert!(table::read().unwrap().iter().any(|entry| entry.target == Path::new("/")));
+}
+
+proptest! {
+    #[test]
+    fn no_table_makes_it_panic(text in prop::collection::vec(any::<u8>(), 0..400)) {
+        let _ = table::parse(&text);
+    }
+
+    #[test]
+    fn any_path_survives_the_table(name in prop::collection::vec(1_u8..=255, 1..40)) {
+        use std::os::unix::ffi::OsStrExt;
+        let escaped: Vec<u8> = name
+            .iter()
+            .flat_map(|byte| match byte {
+                b' ' | b'\t' | b'\n' | b'\\' => format!("\\{byte:03o}").into_bytes(),
+                _ => vec![*byte],
+            })
+            .collect();
+        let line = [&b"1 0 8:1 / /"[..], &escaped, b" rw - ext4 /dev/sda rw"].concat();
+
+        let table = table::parse(&line).unwrap();
+
+        prop_assert_eq!(&table[0].target.as_os_str().as_bytes()[1..], &name[..]);
+    }
+
+    #[test]
+    fn no_option_makes_it_panic(option in "\\PC*") {
+        let _ = Options::parse(&request(device(FsKind::Ext4), &[&option]));
+    }
+}
+
+#[test]
+fn options_are_sorted_by_whom_they_are_for() {
+    let options =
+        Options::parse(&request(device(FsKind::Xfs), &["nodev", "ro", "logbufs=4", "defaults"]))
+            .unwrap();
+
+    assert!(options.read_only);
+    assert_eq!(
+        options.attributes,
+        MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY
+    );
+    assert_eq!(options.flags, MountFlags::NODEV | MountFlags::RDONLY);
+    assert_eq!(options.joined(), "logbufs=4,nouuid");
+}
+
+#[test]
+fn options_that_bring_another_device_are_refused() {
+    for option in ["device=/dev/sda", "logdev=/dev/sda", "journal_path=/x", "source=/dev/sda"] {
+        let error = Options::parse(&request(device(FsKind::Btrfs), &[option])).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{option}");
+    }
+    let mut read_only = request(device(FsKind::Ext4), &["rw"]);
+    read_only.read_only = true;
+    assert!(Options::parse(&read_only).is_err());
+}
+
+#[test]
+fn a_link_in_a_folder_of_ours_is_followed_but_not_as_last_component() {
+    let scratch = tempfile::tempdir_in("/var/lib").or_else(|_| tempfile::tempdir()).unwrap();
+    let base = scratch.path().canonicalize().unwrap();
+    std::fs::create_dir_all(base.join("real/inner")).unwrap();
+    symlink("real", base.join("link")).unwrap();
+
+    let last = target::open_folder(&base.join("link"));
+    assert!(matches!(last, Err(MountError::Symlink { .. })));
+    if base.starts_with("/var/lib") {
+        let folder = target::open_folder(&base.join("link/inner")).unwrap();
+        let path = target::real_path(&folder, &base).unwrap();
+        assert_eq!(path, base.join("real/inner"));
+    }
+}
+
+#[test]
+fn a_link_below_a_folder_that_others_may_write_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = tempfile::tempdir().unwrap();
+    let open = scratch.path().join("open");
+    std::fs::create_dir_all(open.join("real/inner")).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    symlink("real", open.join("link")).unwrap();
+
+    let error = target::open_folder(&open.join("link/inner")).unwrap_err();
+
+    assert!(matches!(error, MountError::Symlink { .. }), "{error:?}");
+    assert!(target::open_folder(&open.join("real/inner")).is_ok());
+}
+
+#[test]
+fn a_target_that_is_worked_on_is_busy() {
+    let claims = Claims::default();
+    let claim = claims.claim(Path::new("/a")).unwrap();
+
+    assert_eq!(claims.claim(Path::new("/a")).err().unwrap().kind(), Kind::Busy);
+    drop(claim);
+    assert!(claims.claim(Path::new("/a")).is_ok());
+}
+
+#[test]
+fn who_has_a_path_open_is_told() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = scratch.path().join("file");
+    let _file = std::fs::File::create(&path).unwrap();
+
+    let me = format!("({})", std::process::id());
+    assert!(openers(&path).iter().any(|who| who.ends_with(&me)));
+    assert!(openers(&scratch.path().join("other")).is_empty());
+}
