@@ -1,1 +1,13 @@
-//! 
+//! Rigs for tests of Hawser as a whole.
+//!
+//! `rig` assembles the engine in this process, over the fake host, with fault points around every
+//! port. `process` runs the shipped program instead, and `churn` keeps it busy with random clients
+//! while it is killed. The tests are in `tests/`, one file per question.
+
+pub mod book;
+pub mod churn;
+pub mod process;
+pub mod raw;
+pub mod rig;
+pub mod steps;
+pub mod traces;

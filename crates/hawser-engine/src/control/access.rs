@@ -165,12 +165,8 @@ async fn ensure_attached(
     job.step("attaching");
     let (volume, publication) = current(hold, node).await?;
     let attach = Attach { read_only: publication.read_only, ..Attach::default() };
-    let work = AttachWork {
-        publication: publication.id.clone(),
-        volume: volume.id.clone(),
-        info,
-        attach,
-    };
+    let work =
+        AttachWork { publication: publication.id.clone(), volume: volume.id.clone(), info, attach };
     let attached = world
         .nodes
         .get(node)
@@ -215,17 +211,21 @@ async fn ensure_formatted(
         return Err(Error::new(Kind::Precondition, message));
     }
     job.step("formatting");
-    if inside.state == FormatState::Never {
-        save_format(hold, FormatState::Started).await?;
-    }
-    let work = FormatWork {
+    let node = world.nodes.get(&request.node).await?;
+    let attempt = || format!("formatting volume {}", volume.display_name());
+    let work = |state| FormatWork {
         publication: publication.id.clone(),
         fs: inside.kind,
         uuid: inside.uuid,
-        state: inside.state,
+        state,
     };
-    let node = world.nodes.get(&request.node).await?;
-    node.format(&work).await.context(|| format!("formatting volume {}", volume.display_name()))?;
+    if inside.state == FormatState::Never {
+        // `Started` allows to write over what looks like a torso of ours, so it is recorded only
+        // after a read has shown the device blank.
+        node.format(&work(FormatState::Never)).await.context(attempt)?;
+        save_format(hold, FormatState::Started).await?;
+    }
+    node.format(&work(FormatState::Started)).await.context(attempt)?;
     save_format(hold, FormatState::Done).await
 }
 

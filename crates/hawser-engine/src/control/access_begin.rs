@@ -89,7 +89,10 @@ fn decide_mount(record: &VolumeRecord, request: &MountRequest) -> Result<Decisio
         }
         let options = |read_only: bool, flags: &[String]| {
             let access = if read_only { "ro" } else { "rw" };
-            std::iter::once(access).chain(flags.iter().map(String::as_str)).collect::<Vec<_>>().join(",")
+            std::iter::once(access)
+                .chain(flags.iter().map(String::as_str))
+                .collect::<Vec<_>>()
+                .join(",")
         };
         let message = format!(
             "volume {name} is mounted on {} and differs: options are {}, requested {}",
@@ -123,7 +126,9 @@ fn decide_mount(record: &VolumeRecord, request: &MountRequest) -> Result<Decisio
 fn check_target(request: &MountRequest) -> Result<()> {
     let target = &request.target;
     let plain = target.is_absolute()
-        && target.components().all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
+        && target
+            .components()
+            .all(|part| matches!(part, Component::RootDir | Component::Normal(_)))
         && target.as_os_str().len() < 4096
         && !target.as_os_str().as_encoded_bytes().contains(&0);
     if plain && target.parent().is_some() {

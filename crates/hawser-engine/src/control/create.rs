@@ -232,11 +232,7 @@ fn compare(volume: &Volume, request: &VolumeRequest, plan: Option<&Plan<'_>>) ->
         differ("use", volume.access.to_string(), access.to_string());
     }
     differ("sharing", volume.sharing.as_str().into(), request.sharing.as_str().into());
-    differ(
-        "parameters",
-        format!("{:?}", volume.parameters),
-        format!("{:?}", request.parameters),
-    );
+    differ("parameters", format!("{:?}", volume.parameters), format!("{:?}", request.parameters));
     let source = |source: Option<&Source>| source.map_or("nothing".into(), ToString::to_string);
     match (plan, &request.source) {
         (Some(plan), _) => {

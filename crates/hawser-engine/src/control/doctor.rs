@@ -66,9 +66,9 @@ impl Known {
             let advice = "export the store, mend the line, import it into a new one";
             finding(FindingCode::UnreadableRecord, key.to_string(), explanation, advice, false)
         }));
-        let journals = volumes
-            .values()
-            .filter_map(|record| record.journal.as_ref().map(|j| (Subject::volume(&record.volume), j)));
+        let journals = volumes.values().filter_map(|record| {
+            record.journal.as_ref().map(|j| (Subject::volume(&record.volume), j))
+        });
         for (subject, journal) in journals {
             let age = Timestamp::now().duration_since(journal.started);
             if Duration::try_from(age).unwrap_or_default() > STUCK_AFTER {
@@ -127,12 +127,7 @@ fn repaired(result: Result<()>) -> Option<Repair> {
 }
 
 /// Names that lead to nothing, and objects that their names do not lead to.
-async fn names(
-    world: &World,
-    known: &Known,
-    fix: bool,
-    findings: &mut Vec<Finding>,
-) -> Result<()> {
+async fn names(world: &World, known: &Known, fix: bool, findings: &mut Vec<Finding>) -> Result<()> {
     for of in ["volume", "snapshot"] {
         let mut dead = Vec::new();
         world
@@ -209,8 +204,13 @@ async fn storage(
                 );
                 let advice = "restore the pool's files, or delete the volume";
                 let id = volume.id.to_string();
-                findings
-                    .push(finding(FindingCode::RecordWithoutStorage, id, explanation, advice, false));
+                findings.push(finding(
+                    FindingCode::RecordWithoutStorage,
+                    id,
+                    explanation,
+                    advice,
+                    false,
+                ));
             }
         }
         for snapshot in known.snapshots_at_rest().filter(|snapshot| in_class(&snapshot.class)) {
@@ -221,8 +221,13 @@ async fn storage(
                 );
                 let advice = "restore the pool's files, or delete the snapshot";
                 let id = snapshot.id.to_string();
-                findings
-                    .push(finding(FindingCode::RecordWithoutStorage, id, explanation, advice, false));
+                findings.push(finding(
+                    FindingCode::RecordWithoutStorage,
+                    id,
+                    explanation,
+                    advice,
+                    false,
+                ));
             }
         }
         let recorded: HashSet<_> = known
@@ -283,7 +288,8 @@ async fn attachments(
             record.volume, record.publication
         );
         let fixable = record.mounts.is_empty();
-        let advice = if fixable { "--fix detaches it" } else { "unmount it, then --fix detaches it" };
+        let advice =
+            if fixable { "--fix detaches it" } else { "unmount it, then --fix detaches it" };
         let code = FindingCode::AttachmentWithoutVolume;
         let mut found = finding(code, record.publication.to_string(), explanation, advice, fixable);
         if fix && fixable {
@@ -320,7 +326,6 @@ async fn is_published_now(
 ) -> Result<bool> {
     let key = VolumeRecord::key_of(&record.volume);
     let now = world.records.get::<VolumeRecord>(&key).await?;
-    Ok(now.is_some_and(|(now, _)| {
-        now.volume.publications.iter().any(|p| p.id == record.publication)
-    }))
+    Ok(now
+        .is_some_and(|(now, _)| now.volume.publications.iter().any(|p| p.id == record.publication)))
 }

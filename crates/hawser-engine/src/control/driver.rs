@@ -51,7 +51,12 @@ enum Attempt {
 }
 
 /// Runs an operation until its outcome is known and recorded.
-pub(crate) async fn drive<R: Driven>(world: Arc<World>, hold: Hold<R>, journal: Journal, job: Arc<Job>) {
+pub(crate) async fn drive<R: Driven>(
+    world: Arc<World>,
+    hold: Hold<R>,
+    journal: Journal,
+    job: Arc<Job>,
+) {
     let span = info_span!(
         "operation",
         operation.id = %job.id,
@@ -119,11 +124,16 @@ async fn attempt<R: Driven>(
     }
     match renewing(hold, R::back(world, hold, journal, job)).await {
         Ok(()) => Attempt::Ended(Err(failed.take().unwrap_or_else(interrupted))),
-        Err(error) => Attempt::Later(error.context(format!(
-            "taking back {}{}",
-            job.kind,
-            failed.as_ref().map(|e| format!(", which failed ({})", e.sentence())).unwrap_or_default()
-        ))),
+        Err(error) => Attempt::Later(
+            error.context(format!(
+                "taking back {}{}",
+                job.kind,
+                failed
+                    .as_ref()
+                    .map(|e| format!(", which failed ({})", e.sentence()))
+                    .unwrap_or_default()
+            )),
+        ),
     }
 }
 
@@ -151,7 +161,10 @@ fn is_open(error: &Error, job: &Job) -> bool {
 }
 
 /// Runs work while keeping the lease.
-async fn renewing<R: Record, T>(hold: &Hold<R>, work: impl Future<Output = Result<T>>) -> Result<T> {
+async fn renewing<R: Record, T>(
+    hold: &Hold<R>,
+    work: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let renewals = async {
         loop {
             tokio::time::sleep(LEASE / 3).await;

@@ -39,9 +39,8 @@ pub(crate) async fn freeze(world: &Arc<World>, volume: &Volume) -> Result<()> {
 pub(crate) async fn thaw(world: &Arc<World>, volume: &Volume) -> Result<()> {
     let mut first: Option<Error> = None;
     for publication in mounted(volume) {
-        let thawed = async {
-            world.nodes.get(&publication.node).await?.thaw(&publication.id).await
-        };
+        let thawed =
+            async { world.nodes.get(&publication.node).await?.thaw(&publication.id).await };
         let thawed = thawed.await.context(|| {
             format!("letting volume {} go on, on node {}", volume.display_name(), publication.node)
         });

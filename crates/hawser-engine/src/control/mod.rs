@@ -326,8 +326,7 @@ impl Control for Engine {
             | OperationKind::MountVolume
             | OperationKind::UnmountVolume
             | OperationKind::LendVolume => {
-                let message =
-                    format!("operation {id} ({}) cannot be cancelled safely", job.kind);
+                let message = format!("operation {id} ({}) cannot be cancelled safely", job.kind);
                 Err(Error::new(Kind::Precondition, message))
             }
         }

@@ -39,7 +39,8 @@ async fn fill<R: serde::de::DeserializeOwned, T>(
         items.extend(page.items.into_iter().filter_map(|(record, _)| wanted(record)));
         after = page.last.or(after);
         if !page.more || items.len() >= limit {
-            let next = if page.more { after.map(|key| key.last_segment().to_owned()) } else { None };
+            let next =
+                if page.more { after.map(|key| key.last_segment().to_owned()) } else { None };
             return Ok(Page { items, next });
         }
     }

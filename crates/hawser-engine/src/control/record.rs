@@ -17,7 +17,9 @@ use hawser_core::snapshot::Snapshot;
 use hawser_core::volume::Volume;
 
 /// A record that an operation can hold.
-pub(crate) trait Record: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
+pub(crate) trait Record:
+    Serialize + DeserializeOwned + Clone + Send + Sync + 'static
+{
     /// Where it is kept.
     fn key(&self) -> Key;
     /// The operation that holds it.

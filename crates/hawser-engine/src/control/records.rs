@@ -59,14 +59,21 @@ impl Records {
         Self { store }
     }
 
-    pub(crate) async fn get<R: DeserializeOwned>(&self, key: &Key) -> Result<Option<(R, Revision)>> {
+    pub(crate) async fn get<R: DeserializeOwned>(
+        &self,
+        key: &Key,
+    ) -> Result<Option<(R, Revision)>> {
         let Some(found) = self.store.get(key).await? else { return Ok(None) };
         let record = decode(key, &found.value)?;
         Ok(Some((record, found.revision)))
     }
 
     /// `None` when the key exists.
-    pub(crate) async fn create<R: Serialize>(&self, key: &Key, record: &R) -> Result<Option<Revision>> {
+    pub(crate) async fn create<R: Serialize>(
+        &self,
+        key: &Key,
+        record: &R,
+    ) -> Result<Option<Revision>> {
         Ok(done(self.store.create(key, encode(key, record)?).await?))
     }
 

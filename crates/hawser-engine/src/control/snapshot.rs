@@ -55,9 +55,9 @@ pub(crate) async fn get(
     world: &World,
     snapshot: &SnapshotRef,
 ) -> Result<(SnapshotRecord, Revision)> {
-    find(world, snapshot).await?.ok_or_else(|| {
-        Error::new(Kind::NotFound, format!("snapshot {snapshot} does not exist"))
-    })
+    find(world, snapshot)
+        .await?
+        .ok_or_else(|| Error::new(Kind::NotFound, format!("snapshot {snapshot} does not exist")))
 }
 
 fn ability<'a>(world: &'a World, volume: &Volume) -> Result<&'a dyn Snapshots> {
@@ -244,8 +244,10 @@ pub(crate) async fn begin_delete(world: Arc<World>, snapshot: SnapshotRef) -> Re
 async fn refuse_if_in_use(world: &World, record: &SnapshotRecord) -> Result<()> {
     let snapshot = &record.snapshot;
     if let Some(volume) = record.holds.first() {
-        let message =
-            format!("snapshot {} is being copied into volume {volume}; repeat later", snapshot.alias);
+        let message = format!(
+            "snapshot {} is being copied into volume {volume}; repeat later",
+            snapshot.alias
+        );
         return Err(Error::new(Kind::Busy, message));
     }
     if snapshot.state == SnapshotState::Creating {

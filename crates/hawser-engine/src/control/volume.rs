@@ -229,7 +229,11 @@ async fn expand_forward(
         hold.save(|record| access::note_device_size(record, &publication.id, seen)).await?;
     }
     hold.finish(|_| {}).await?;
-    world.events.tell(EventKind::VolumeChanged, volume.id.as_str(), format!("{name} has {reached}"));
+    world.events.tell(
+        EventKind::VolumeChanged,
+        volume.id.as_str(),
+        format!("{name} has {reached}"),
+    );
     Ok(Answer::Volume(Box::new(hold.record().await.view())))
 }
 

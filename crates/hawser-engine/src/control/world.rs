@@ -61,7 +61,8 @@ impl World {
             None => self.classes.iter().find(|entry| entry.class.default),
         };
         found.ok_or_else(|| {
-            let known: Vec<_> = self.classes.iter().map(|entry| entry.class.name.as_str()).collect();
+            let known: Vec<_> =
+                self.classes.iter().map(|entry| entry.class.name.as_str()).collect();
             let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
             let message = match name {
                 Some(name) => format!("class {name} does not exist; the classes are: {known}"),
@@ -93,9 +94,9 @@ impl World {
 
     /// A volume by id or name, which must exist.
     pub(crate) async fn get_volume(&self, volume: &VolumeRef) -> Result<(VolumeRecord, Revision)> {
-        self.find_volume(volume).await?.ok_or_else(|| {
-            Error::new(Kind::NotFound, format!("volume {volume} does not exist"))
-        })
+        self.find_volume(volume)
+            .await?
+            .ok_or_else(|| Error::new(Kind::NotFound, format!("volume {volume} does not exist")))
     }
 
     /// What is known of a node: from itself while it is connected, else from the last time.
@@ -214,7 +215,11 @@ impl World {
 
     /// Writes a finished operation to the history, behind the caller's back: losing the last entries
     /// in a crash loses no work, only the memory of it.
-    pub(crate) fn keep_history(self: &Arc<Self>, operation: Operation, forgotten: Vec<OperationId>) {
+    pub(crate) fn keep_history(
+        self: &Arc<Self>,
+        operation: Operation,
+        forgotten: Vec<OperationId>,
+    ) {
         let world = self.clone();
         self.tasks.spawn(async move {
             let written = world.records.create(&history_key(&operation.id), &operation).await;
@@ -245,9 +250,10 @@ impl Subject {
 
 /// Somebody else is at it.
 pub(crate) fn busy(subject: &Subject, journal: &Journal) -> Error {
-    let what = match &journal.work {
-        Work::LendVolume { to } => format!("it is being copied into volume {to}"),
-        other => format!("operation {} ({}) is at work on it", journal.id, other.kind()),
+    let what = if let Work::LendVolume { to } = &journal.work {
+        format!("it is being copied into volume {to}")
+    } else {
+        format!("operation {} ({}) is at work on it", journal.id, journal.work.kind())
     };
     Error::new(Kind::Busy, format!("{} is busy: {what}; repeat when that is done", subject.name))
 }

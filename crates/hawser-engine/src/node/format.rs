@@ -31,6 +31,10 @@ impl NodeHalf {
         }
         let content = self.host.probe(&device).await?;
         may_format(&device, work.state, &content, work.uuid)?;
+        if work.state == FormatState::Never {
+            // Blank. The caller records that before anything is written.
+            return Ok(Change::Already(()));
+        }
         self.host.make_filesystem(&device, work.fs, work.uuid).await?;
         // mkfs has run, whatever this says.
         let made = self.host.probe(&device).await;

@@ -21,6 +21,16 @@ async fn a_blank_device_is_formatted_with_the_chosen_uuid() {
 }
 
 #[tokio::test]
+async fn a_volume_that_was_never_formatted_is_only_looked_at() {
+    let rig = Rig::new().attached().await;
+
+    let looked = rig.node.format(&rig.format_work(FormatState::Never)).await.unwrap();
+
+    assert_eq!(looked, hawser_core::Change::Already(()));
+    assert!(never_made(&rig), "before the record says that it began");
+}
+
+#[tokio::test]
 async fn a_failed_probe_is_never_taken_for_blank() {
     for state in [FormatState::Never, FormatState::Started] {
         let rig = Rig::new().attached().await;

@@ -322,7 +322,7 @@ impl Rig {
 
     pub(super) async fn formatted(self) -> Self {
         let rig = self.attached().await;
-        rig.node.format(&rig.format_work(FormatState::Never)).await.unwrap();
+        rig.node.format(&rig.format_work(FormatState::Started)).await.unwrap();
         rig
     }
 

@@ -131,6 +131,8 @@ async fn list_all(store: &dyn Store, prefix: &Prefix, page: usize) -> Vec<String
     loop {
         let listing = store.list(prefix, after.as_ref(), page).await.expect("list");
         assert!(listing.items.len() <= page, "a page larger than asked for");
+        let first = listing.items.first().map(|(key, _)| key.clone());
+        assert!(first.is_none() || first > after, "{first:?} is not after {after:?}");
         found.extend(names(&listing).into_iter().map(String::from));
         after = listing.items.last().map(|(key, _)| key.clone());
         if !listing.more {

@@ -1,0 +1,197 @@
+//! Puts the parts together: the only place that names implementations.
+
+use std::collections::BTreeMap;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use hawser_api::link::Hub;
+use hawser_connect::{CONNECTORS, FileRegistry};
+use hawser_core::class::Class;
+use hawser_core::error::{Classify, Error, Kind, Result, ResultExt};
+use hawser_core::id::InstanceId;
+use hawser_core::name::{ClassName, NodeId};
+use hawser_core::port::Host;
+use hawser_engine::control::{ClassEntry, Engine, EngineParts};
+use hawser_engine::node::{NodeHalf, NodeParts};
+use hawser_host::{HostSettings, LinuxHost};
+use hawser_provider::Deps;
+
+use crate::settings::{ClassSettings, Settings};
+
+/// Why the state folder cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum StateError {
+    /// It cannot be made or written.
+    #[error("using the state folder {}", path.display())]
+    Folder { path: PathBuf, source: std::io::Error },
+}
+
+impl Classify for StateError {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Folder { source, .. } => match source.kind() {
+                std::io::ErrorKind::PermissionDenied => Kind::Denied,
+                std::io::ErrorKind::StorageFull => Kind::NoSpace,
+                _ => Kind::Precondition,
+            },
+        }
+    }
+}
+
+/// This machine.
+pub(crate) fn host() -> Arc<dyn Host> {
+    Arc::new(LinuxHost::new(HostSettings::default()))
+}
+
+/// The control half and what it is reached through.
+pub(crate) struct Server {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) hub: Arc<Hub>,
+}
+
+/// Opens the store and the classes. The engine has not started yet.
+pub(crate) async fn server(settings: &Settings, host: &Arc<dyn Host>) -> Result<Server> {
+    let instance = prepare_state(&settings.state_dir)?;
+    let store = hawser_store::open(&settings.store).await?;
+    let mut classes = Vec::new();
+    for (name, class) in &settings.class {
+        let entry = open_class(name, class, settings, host).await;
+        classes.push(entry.context(|| format!("opening class {name}"))?);
+    }
+    if !settings.class.contains_key(&settings.default_class) {
+        let message =
+            format!("default_class is {}, but there is no such class", settings.default_class);
+        return Err(Error::new(Kind::Invalid, message));
+    }
+    let hub = Arc::new(Hub::default());
+    let parts = EngineParts { instance, store, classes, nodes: hub.clone() };
+    Ok(Server { engine: Arc::new(Engine::new(parts)), hub })
+}
+
+async fn open_class(
+    name: &ClassName,
+    class: &ClassSettings,
+    settings: &Settings,
+    host: &Arc<dyn Host>,
+) -> Result<ClassEntry> {
+    let kind = hawser_provider::find(&class.provider)?;
+    let provider = kind.open(class.rest.clone(), &Deps { host: host.clone() }).await?;
+    let shown = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let shown: BTreeMap<_, _> =
+        class.rest.iter().map(|(key, value)| (key.clone(), shown(value))).collect();
+    let class = Class {
+        name: name.clone(),
+        provider: class.provider.clone(),
+        settings: shown,
+        abilities: provider.abilities(),
+        default: *name == settings.default_class,
+    };
+    Ok(ClassEntry { class, provider })
+}
+
+/// The node half of this machine, with what a crash left behind put right.
+pub(crate) async fn node(
+    state_dir: &Path,
+    id: Option<&NodeId>,
+    host: &Arc<dyn Host>,
+) -> Result<(NodeId, Arc<NodeHalf>)> {
+    let instance = prepare_state(state_dir)?;
+    let facts = host.facts().await?;
+    let id = match id {
+        Some(id) => id.clone(),
+        None => node_id(&facts.hostname),
+    };
+    let (run, lock) = if facts.privileged {
+        // What belongs to the host is shared by all instances on it.
+        (PathBuf::from("/run/hawser"), PathBuf::from("/run/lock/hawser"))
+    } else {
+        (state_dir.join("run"), state_dir.join("lock"))
+    };
+    let half = NodeHalf::new(NodeParts {
+        id: id.clone(),
+        instance,
+        host: host.clone(),
+        connectors: CONNECTORS.into(),
+        registry: Arc::new(FileRegistry::open(&run, &lock)?),
+    });
+    half.recover().await.context(|| "putting right what an earlier run left on this host".into())?;
+    Ok((id, Arc::new(half)))
+}
+
+/// The host name as a node id; hosts whose name is none are called `localhost`.
+pub(crate) fn node_id(hostname: &str) -> NodeId {
+    let lower = hostname.to_ascii_lowercase().replace('_', "-");
+    lower.parse().unwrap_or_else(|_| "localhost".parse().expect("localhost is a legal node id"))
+}
+
+/// Makes the state folder and answers the id of the instance that lives in it.
+pub(crate) fn prepare_state(dir: &Path) -> Result<InstanceId> {
+    let failed = |source| StateError::Folder { path: dir.to_owned(), source };
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
+    let path = dir.join("instance");
+    for _ in 0..2 {
+        match fs::read_to_string(&path) {
+            Ok(text) => return Ok(text.trim().parse()?),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(failed(error).into()),
+        }
+        write_new(dir, &path, InstanceId::generate().as_str()).map_err(failed)?;
+    }
+    let message = format!("{} cannot be read back", path.display());
+    Err(Error::new(Kind::Internal, message))
+}
+
+/// Writes a file that must not exist, whole or not at all; somebody else's is left as it is.
+fn write_new(dir: &Path, path: &Path, text: &str) -> std::io::Result<()> {
+    let temporary = dir.join(format!(".instance.{}", std::process::id()));
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
+    writeln!(file, "{text}")?;
+    file.sync_all()?;
+    let linked = fs::hard_link(&temporary, path);
+    fs::remove_file(&temporary)?;
+    match linked {
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => return Err(error),
+        Ok(()) | Err(_) => {}
+    }
+    fs::File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_folder_keeps_its_instance() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("a/b");
+
+        let first = prepare_state(&state).unwrap();
+
+        assert_eq!(prepare_state(&state).unwrap(), first);
+        assert_eq!(fs::read_dir(&state).unwrap().count(), 1, "nothing else is left there");
+    }
+
+    #[test]
+    fn a_damaged_instance_file_is_refused_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("instance"), "garbage").unwrap();
+
+        assert!(prepare_state(dir.path()).is_err());
+    }
+
+    #[test]
+    fn every_host_has_a_node_id() {
+        assert_eq!(node_id("Node_1").as_str(), "node-1");
+        assert_eq!(node_id("").as_str(), "localhost");
+        assert_eq!(node_id("ü").as_str(), "localhost");
+    }
+}

@@ -1,0 +1,88 @@
+//! Hands out the ports to client commands, when they ask for them.
+
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use hawser_api::{Endpoint, RestClient};
+use hawser_core::error::{Error, Kind, Result, ResultExt};
+use hawser_core::name::NodeId;
+use hawser_core::port::{Control, Node};
+use hawser_core::secret::Secret;
+use hawser_front::cli;
+
+use crate::assemble;
+use crate::commands::Command;
+use crate::settings::{Settings, SettingsFlags};
+use crate::state_dir;
+
+/// The server that the options name, and this host.
+pub(crate) struct Backend {
+    global: cli::Global,
+    /// The doctor is also wanted when the server is what is ill.
+    works_offline: bool,
+}
+
+impl Backend {
+    pub(crate) fn new(global: &cli::Global, command: &Command) -> Self {
+        let works_offline = matches!(command, Command::Client(cli::Command::Doctor(_)));
+        Self { global: global.clone(), works_offline }
+    }
+
+    /// The id this host has as a node, unless it was given another.
+    pub(crate) fn this_node(&self) -> Option<NodeId> {
+        let name = rustix::system::uname();
+        Some(assemble::node_id(&name.nodename().to_string_lossy()))
+    }
+
+    fn endpoint(&self) -> Result<Endpoint> {
+        if let Some(server) = &self.global.server {
+            return Ok(server.clone());
+        }
+        let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
+        Ok(Endpoint::Unix(state_dir.join("hawser.sock")))
+    }
+
+    /// The engine in this process, over the store that no server has open.
+    async fn engine_here(&self) -> Result<Arc<dyn Control>> {
+        let host = assemble::host();
+        let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
+        let privileged = host.facts().await?.privileged;
+        let settings =
+            Settings::read(&SettingsFlags::default(), &self.global, &state_dir, privileged)?;
+        let server = assemble::server(&settings, &host).await?;
+        let (id, half) = assemble::node(&state_dir, settings.node_id.as_ref(), &host).await?;
+        server.hub.add_local(id, half);
+        Ok(server.engine)
+    }
+}
+
+#[async_trait]
+impl cli::Backend for Backend {
+    async fn control(&self) -> Result<Arc<dyn Control>> {
+        let endpoint = self.endpoint()?;
+        if self.works_offline
+            && self.global.server.is_none()
+            && let Endpoint::Unix(path) = &endpoint
+            && UnixStream::connect(path).is_err()
+            && path.with_file_name("store.redb").exists()
+        {
+            return self.engine_here().await;
+        }
+        let mut client = RestClient::new(endpoint);
+        if let Some(path) = &self.global.token_file {
+            let token = std::fs::read_to_string(path)
+                .map_err(|source| Error::from_source(Kind::Invalid, source))
+                .context(|| format!("reading the token file {}", path.display()))?;
+            client = client.with_token(Secret::new(token.trim()));
+        }
+        Ok(Arc::new(client))
+    }
+
+    async fn node(&self) -> Result<Arc<dyn Node>> {
+        let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
+        let (_, half) = assemble::node(&state_dir, None, &assemble::host()).await?;
+        Ok(half)
+    }
+}

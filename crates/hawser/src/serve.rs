@@ -1,0 +1,167 @@
+//! The daemons: `up` (everything here), `serve` (the control half), `node` (the node half).
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{broadcast, watch};
+use tracing::{info, warn};
+
+use hawser_api::link::{DialOptions, Hub, NodeChange, dial, listen_for_nodes};
+use hawser_core::error::{Error, Kind, Result, ResultExt};
+use hawser_core::name::NodeId;
+use hawser_core::port::Node;
+use hawser_core::secret::Secret;
+use hawser_engine::control::Engine;
+use hawser_front::rest::{Api, Limits, Listener, Tls, serve as serve_rest};
+
+use crate::assemble::{self, Server};
+use crate::settings::Settings;
+
+/// How long running operations may take to end when the server stops; the rest is taken up at the
+/// next start.
+const GRACE: Duration = Duration::from_secs(10);
+
+/// Where nodes on this machine dial in.
+pub(crate) fn node_socket(state_dir: &Path) -> PathBuf {
+    state_dir.join("node.sock")
+}
+
+/// Runs the control half, with this machine as a node where `with_node` says so.
+pub(crate) async fn server(settings: Settings, with_node: bool) -> Result<()> {
+    let host = assemble::host();
+    let Server { engine, hub } = assemble::server(&settings, &host).await?;
+    if with_node {
+        let (id, half) =
+            assemble::node(&settings.state_dir, settings.node_id.as_ref(), &host).await?;
+        hub.add_local(id, half);
+    }
+    let listeners = listeners(&settings)?;
+    let changes = hub.subscribe();
+    engine.start().await.context(|| "taking up what an earlier run left".into())?;
+    let (stop, stopped) = watch::channel(false);
+    let nodes = tokio::spawn(accept_nodes(settings.state_dir.clone(), hub.clone(), stopped));
+    let watcher = tokio::spawn(watch_nodes(engine.clone(), changes));
+    announce(&settings, with_node);
+    let api = Api::new(engine.clone(), env!("CARGO_PKG_VERSION"));
+    let served = serve_rest(listeners, api, Limits::default(), asked_to_stop()).await;
+    info!("stopping");
+    stop.send_replace(true);
+    watcher.abort();
+    engine.stop(GRACE).await;
+    if let Err(error) = nodes.await {
+        warn!(%error, "the node listener ended badly");
+    }
+    served
+}
+
+fn listeners(settings: &Settings) -> Result<Vec<Listener>> {
+    let mut listeners = vec![Listener::unix(&settings.socket, settings.socket_group)?];
+    if let Some(address) = settings.listen {
+        let Some(token_file) = &settings.token_file else {
+            let message = format!("listening on {address} needs a token: set token_file");
+            return Err(Error::new(Kind::Invalid, message));
+        };
+        let token = Secret::new(read(token_file)?.trim());
+        let tls = match (&settings.tls_cert, &settings.tls_key) {
+            (Some(cert), Some(key)) => {
+                Some(Tls::from_pem(read(cert)?.as_bytes(), read(key)?.as_bytes())?)
+            }
+            (None, None) => None,
+            (Some(_), None) | (None, Some(_)) => {
+                let message = "tls_cert and tls_key are set together or not at all";
+                return Err(Error::new(Kind::Invalid, message));
+            }
+        };
+        if tls.is_none() && !address.ip().is_loopback() {
+            warn!(%address, "the token and all answers cross the network in the clear: set tls_cert");
+        }
+        listeners.push(Listener::tcp(address, token, tls)?);
+    }
+    Ok(listeners)
+}
+
+fn read(path: &Path) -> Result<String> {
+    std::fs::read_to_string(path)
+        .map_err(|source| Error::from_source(Kind::Invalid, source))
+        .context(|| format!("reading {}", path.display()))
+}
+
+/// Takes in nodes on this machine that dial the state folder's socket.
+async fn accept_nodes(state_dir: PathBuf, hub: Arc<Hub>, stopped: watch::Receiver<bool>) {
+    let path = node_socket(&state_dir);
+    // The store's lock says that no other server uses this folder, so what is here is left over.
+    let _ = std::fs::remove_file(&path);
+    let allowed = BTreeSet::from([0, rustix::process::geteuid().as_raw()]);
+    match UnixListener::bind(&path) {
+        Ok(listener) => listen_for_nodes(listener, (*hub).clone(), allowed, stopped).await,
+        Err(error) => warn!(path = %path.display(), %error, "nodes cannot dial in"),
+    }
+    let _ = std::fs::remove_file(&path);
+}
+
+async fn watch_nodes(engine: Arc<Engine>, mut changes: broadcast::Receiver<NodeChange>) {
+    loop {
+        match changes.recv().await {
+            Ok(NodeChange::Came(id)) => {
+                if let Err(error) = engine.node_came(&id).await {
+                    warn!(node.id = %id, error = %error.sentence(), "a node was not taken in");
+                }
+            }
+            Ok(NodeChange::Went(id)) => info!(node.id = %id, "a node went away"),
+            Err(broadcast::error::RecvError::Lagged(_)) => {}
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Tells what runs and what to try; the log says the same to machines.
+fn announce(settings: &Settings, with_node: bool) {
+    let socket = settings.socket.display();
+    info!(socket = %socket, store = settings.store, "serving");
+    if with_node {
+        let state = settings.state_dir.display();
+        eprintln!("hawser is up on {socket}; in another terminal, try:");
+        eprintln!("  export HAWSER_STATE_DIR={state}");
+        eprintln!("  hawser volume create data --size 2GiB");
+        eprintln!("  hawser volume list");
+        eprintln!("Ctrl-C stops it; volumes and mounts stay as they are.");
+    }
+}
+
+/// Returns at SIGTERM or Ctrl-C.
+async fn asked_to_stop() {
+    let terminate = signal(SignalKind::terminate());
+    let interrupt = signal(SignalKind::interrupt());
+    match (terminate, interrupt) {
+        (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        },
+        (Err(error), _) | (_, Err(error)) => {
+            warn!(%error, "signals cannot be heard; stop this process by killing it");
+            std::future::pending().await
+        }
+    }
+}
+
+/// Runs the node half: dials the server until it is told to stop.
+pub(crate) async fn node(state_dir: &Path, server: &Path, id: Option<NodeId>) -> Result<()> {
+    let host = assemble::host();
+    let (id, half) = assemble::node(state_dir, id.as_ref(), &host).await?;
+    info!(node.id = %id, server = %server.display(), "dialling");
+    let half: Arc<dyn Node> = half;
+    let (stop, stopped) = watch::channel(false);
+    let dialling = dial(server.to_owned(), half, DialOptions::default(), stopped);
+    tokio::pin!(dialling);
+    tokio::select! {
+        () = &mut dialling => return Ok(()),
+        () = asked_to_stop() => {}
+    }
+    stop.send_replace(true);
+    dialling.await;
+    Ok(())
+}
