@@ -29,8 +29,8 @@ struct Stage {
 impl Stage {
     async fn new() -> Self {
         let rig = Rig::new();
-        std::fs::create_dir(rig.path("mnt")).unwrap();
-        let life = rig.boot(&Faults::counting()).await.unwrap();
+        std::fs::create_dir(rig.path("mnt")).expect("the host's folder can be written");
+        let life = rig.boot(&Faults::counting()).await.expect("the process starts");
         Self { rig, life }
     }
 
@@ -39,7 +39,7 @@ impl Stage {
     }
 
     async fn volume(&self, name: &str) -> Volume {
-        done(self.create(request(name, 16)).await.unwrap()).into_inner()
+        done(self.create(request(name, 16)).await.expect("created")).into_inner()
     }
 
     async fn mount(&self, name: &str) -> Result<()> {
@@ -54,7 +54,7 @@ impl Stage {
 }
 
 fn alias(name: &str) -> Alias {
-    Alias::native(name).unwrap()
+    Alias::native(name).expect("a legal name")
 }
 
 fn by_name(name: &str) -> VolumeRef {

@@ -34,11 +34,15 @@ pub(crate) enum StateError {
 impl Classify for StateError {
     fn kind(&self) -> Kind {
         match self {
-            Self::Folder { source, .. } => match source.kind() {
-                std::io::ErrorKind::PermissionDenied => Kind::Denied,
-                std::io::ErrorKind::StorageFull => Kind::NoSpace,
-                _ => Kind::Precondition,
-            },
+            Self::Folder { source, .. } => {
+                if source.kind() == std::io::ErrorKind::PermissionDenied {
+                    Kind::Denied
+                } else if source.kind() == std::io::ErrorKind::StorageFull {
+                    Kind::NoSpace
+                } else {
+                    Kind::Precondition
+                }
+            }
         }
     }
 }
@@ -81,10 +85,7 @@ async fn open_class(
 ) -> Result<ClassEntry> {
     let kind = hawser_provider::find(&class.provider)?;
     let provider = kind.open(class.rest.clone(), &Deps { host: host.clone() }).await?;
-    let shown = |value: &Value| match value {
-        Value::String(text) => text.clone(),
-        other => other.to_string(),
-    };
+    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let shown: BTreeMap<_, _> =
         class.rest.iter().map(|(key, value)| (key.clone(), shown(value))).collect();
     let class = Class {
@@ -122,7 +123,9 @@ pub(crate) async fn node(
         connectors: CONNECTORS.into(),
         registry: Arc::new(FileRegistry::open(&run, &lock)?),
     });
-    half.recover().await.context(|| "putting right what an earlier run left on this host".into())?;
+    half.recover()
+        .await
+        .context(|| "putting right what an earlier run left on this host".into())?;
     Ok((id, Arc::new(half)))
 }
 

@@ -24,6 +24,15 @@ pub(crate) struct Cli {
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
+    #[command(flatten)]
+    Own(Own),
+    #[command(flatten)]
+    Client(cli::Command),
+}
+
+/// What the program does itself.
+#[derive(Subcommand)]
+pub(crate) enum Own {
     /// Show the whole life of a volume on this machine, in seconds; cleans up
     #[command(after_help = "Examples:\n  hawser demo")]
     Demo,
@@ -35,8 +44,6 @@ pub(crate) enum Command {
     /// Run the control half as a service; nodes dial in with `hawser node`
     #[command(after_help = "Examples:\n  hawser serve --config /etc/hawser/hawser.toml")]
     Serve(SettingsFlags),
-    #[command(flatten)]
-    Client(cli::Command),
     /// Move the records out of a store or into one; the server must not run
     #[command(
         subcommand,

@@ -17,10 +17,11 @@ use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use hawser_core::error::{Error, Kind, Result};
+use hawser_core::name::NodeId;
 use hawser_front::cli::{self, CliError, Context, Exit, generate};
 
 use backend::Backend;
-use commands::{Cli, Command};
+use commands::{Cli, Command, Own};
 use settings::{Settings, SettingsFlags};
 
 fn main() -> ExitCode {
@@ -29,11 +30,11 @@ fn main() -> ExitCode {
     let mut context = Context::new(&cli.global, &backend);
     context.this_node = backend.this_node();
     let exit = match cli.command {
+        Command::Client(cli::Command::Node(args)) if args.command.is_none() => {
+            ended(node(&cli.global, args.node_id), &context)
+        }
         Command::Client(command) => client(command, &context),
-        own => match run(&cli.global, own) {
-            Ok(()) => Exit::Done,
-            Err(error) => failed(error, &context),
-        },
+        Command::Own(command) => ended(run(&cli.global, command), &context),
     };
     exit.into()
 }
@@ -42,32 +43,32 @@ fn main() -> ExitCode {
 fn client(command: cli::Command, context: &Context<'_>) -> Exit {
     match Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime.block_on(cli::run(command, context)),
-        Err(error) => failed(Error::from_source(Kind::Unavailable, error), context),
+        Err(error) => ended(Err(Error::from_source(Kind::Unavailable, error)), context),
     }
 }
 
-fn failed(error: Error, context: &Context<'_>) -> Exit {
+fn ended(result: Result<()>, context: &Context<'_>) -> Exit {
+    let Err(error) = result else { return Exit::Done };
     let error = CliError::from(error);
     cli::print_error(context, &error);
     error.exit()
 }
 
-fn run(global: &cli::Global, command: Command) -> Result<()> {
+fn run(global: &cli::Global, command: Own) -> Result<()> {
     let state_dir = || state_dir::find(global.state_dir.as_deref());
     match command {
-        Command::Client(_) => Ok(()),
-        Command::Demo => {
+        Own::Demo => {
             log::start("warn", settings::LogFormat::Text)?;
             runtime()?.block_on(demo::run(global))
         }
-        Command::Up(flags) => server(&flags, &state_dir()?, global, true),
-        Command::Serve(flags) => server(&flags, &state_dir()?, global, false),
-        Command::Store(command) => runtime()?.block_on(store::run(&command, &state_dir()?)),
-        Command::Completions(args) => {
+        Own::Up(flags) => server(&flags, &state_dir()?, global, true),
+        Own::Serve(flags) => server(&flags, &state_dir()?, global, false),
+        Own::Store(command) => runtime()?.block_on(store::run(&command, &state_dir()?)),
+        Own::Completions(args) => {
             generate::completions(Cli::command(), &args, &mut std::io::stdout());
             Ok(())
         }
-        Command::Man(args) => generate::man(Cli::command(), &args, &mut std::io::stdout())
+        Own::Man(args) => generate::man(Cli::command(), &args, &mut std::io::stdout())
             .map_err(|source| Error::from_source(Kind::Invalid, source)),
     }
 }
@@ -83,6 +84,13 @@ fn server(
     let settings = Settings::read(flags, global, state_dir, privileged)?;
     log::start(&settings.log, settings.log_format)?;
     runtime.block_on(serve::server(settings, with_node))
+}
+
+fn node(global: &cli::Global, id: Option<NodeId>) -> Result<()> {
+    let state_dir = state_dir::find(global.state_dir.as_deref())?;
+    let socket = serve::link_socket(global.server.as_ref(), &state_dir)?;
+    log::start("info", settings::LogFormat::Text)?;
+    runtime()?.block_on(serve::node(&state_dir, socket, id))
 }
 
 fn runtime() -> Result<Runtime> {

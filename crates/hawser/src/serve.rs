@@ -10,6 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
+use hawser_api::Endpoint;
 use hawser_api::link::{DialOptions, Hub, NodeChange, dial, listen_for_nodes};
 use hawser_core::error::{Error, Kind, Result, ResultExt};
 use hawser_core::name::NodeId;
@@ -25,9 +26,20 @@ use crate::settings::Settings;
 /// next start.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Where nodes on this machine dial in.
-pub(crate) fn node_socket(state_dir: &Path) -> PathBuf {
-    state_dir.join("node.sock")
+/// Where nodes on this machine dial in, beside the socket of the REST API.
+const LINK_SOCKET: &str = "node.sock";
+
+/// The socket to dial: that of the server that was named, else that of the state folder.
+pub(crate) fn link_socket(server: Option<&Endpoint>, state_dir: &Path) -> Result<PathBuf> {
+    match server {
+        None => Ok(state_dir.join(LINK_SOCKET)),
+        // People name the socket that all other commands use.
+        Some(Endpoint::Unix(path)) => Ok(path.with_file_name(LINK_SOCKET)),
+        Some(Endpoint::Http(..) | Endpoint::Https(..)) => Err(Error::new(
+            Kind::Unsupported,
+            "a node dials a server on its own machine only: give --server unix:PATH",
+        )),
+    }
 }
 
 /// Runs the control half, with this machine as a node where `with_node` says so.
@@ -92,7 +104,7 @@ fn read(path: &Path) -> Result<String> {
 
 /// Takes in nodes on this machine that dial the state folder's socket.
 async fn accept_nodes(state_dir: PathBuf, hub: Arc<Hub>, stopped: watch::Receiver<bool>) {
-    let path = node_socket(&state_dir);
+    let path = state_dir.join(LINK_SOCKET);
     // The store's lock says that no other server uses this folder, so what is here is left over.
     let _ = std::fs::remove_file(&path);
     let allowed = BTreeSet::from([0, rustix::process::geteuid().as_raw()]);
@@ -149,13 +161,13 @@ async fn asked_to_stop() {
 }
 
 /// Runs the node half: dials the server until it is told to stop.
-pub(crate) async fn node(state_dir: &Path, server: &Path, id: Option<NodeId>) -> Result<()> {
+pub(crate) async fn node(state_dir: &Path, server: PathBuf, id: Option<NodeId>) -> Result<()> {
     let host = assemble::host();
     let (id, half) = assemble::node(state_dir, id.as_ref(), &host).await?;
     info!(node.id = %id, server = %server.display(), "dialling");
     let half: Arc<dyn Node> = half;
     let (stop, stopped) = watch::channel(false);
-    let dialling = dial(server.to_owned(), half, DialOptions::default(), stopped);
+    let dialling = dial(server, half, DialOptions::default(), stopped);
     tokio::pin!(dialling);
     tokio::select! {
         () = &mut dialling => return Ok(()),

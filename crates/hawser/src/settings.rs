@@ -162,12 +162,15 @@ impl Settings {
         default("state_dir", state_dir.display().to_string());
         default("store", format!("embedded:{}", state_dir.join("store.redb").display()));
         default("socket", state_dir.join("hawser.sock").display().to_string());
-        let mut settings: Self = table
-            .try_into()
-            .map_err(|source| SettingsError::Wrong { source: Box::new(source) })?;
+        let mut settings: Self =
+            table.try_into().map_err(|source| SettingsError::Wrong { source: Box::new(source) })?;
         for (name, class) in &mut settings.class {
             if class.provider == "local" {
-                let folder = if name.as_str() == "default" { "pool".to_owned() } else { format!("pool-{name}") };
+                let folder = if name.as_str() == "default" {
+                    "pool".to_owned()
+                } else {
+                    format!("pool-{name}")
+                };
                 let path = settings.state_dir.join(folder);
                 class.rest.entry("path").or_insert_with(|| path.display().to_string().into());
                 let kind = if privileged { "image" } else { "folder" };
@@ -246,7 +249,8 @@ mod tests {
     #[test]
     fn nothing_needs_to_be_set() {
         let settings =
-            Settings::read(&SettingsFlags::default(), &global(), Path::new("/state"), false).unwrap();
+            Settings::read(&SettingsFlags::default(), &global(), Path::new("/state"), false)
+                .unwrap();
 
         assert_eq!(settings.store, "embedded:/state/store.redb");
         assert_eq!(settings.socket, Path::new("/state/hawser.sock"));

@@ -49,12 +49,12 @@ mod tests {
 
     #[test]
     fn everybody_else_has_a_folder_of_their_own() {
-        let home = || Some(PathBuf::from("/home/u"));
+        let home = || Some(PathBuf::from("/users/u"));
         assert_eq!(choose(None, true, None, home()).unwrap(), Path::new("/var/lib/hawser"));
         let xdg = choose(None, false, Some("/x".into()), home()).unwrap();
         assert_eq!(xdg, Path::new("/x/hawser"));
         let plain = choose(None, false, Some("relative".into()), home()).unwrap();
-        assert_eq!(plain, Path::new("/home/u/.local/state/hawser"));
+        assert_eq!(plain, Path::new("/users/u/.local/state/hawser"));
         assert!(choose(None, false, None, None).is_err());
     }
 }

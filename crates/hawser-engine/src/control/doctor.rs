@@ -8,8 +8,9 @@ use hawser_core::Timestamp;
 use hawser_core::attach::Detach;
 use hawser_core::doctor::{Finding, FindingCode, Repair};
 use hawser_core::error::Result;
-use hawser_core::name::NodeId;
+use hawser_core::name::{ClassName, NodeId};
 use hawser_core::port::Node;
+use hawser_core::port::provider::Held;
 use hawser_core::port::store::Prefix;
 use hawser_core::snapshot::Snapshot;
 use hawser_core::volume::{Volume, VolumeState};
@@ -190,46 +191,9 @@ async fn storage(
 ) -> Result<()> {
     for entry in &world.classes {
         let Some(inventory) = entry.provider.inventory() else { continue };
-        let class = &entry.class.name;
         findings.extend(inventory.survey(fix).await?);
         let held = inventory.list().await?;
-        let volumes: HashSet<_> = held.volumes.iter().map(String::as_str).collect();
-        let snapshots: HashSet<_> = held.snapshots.iter().map(String::as_str).collect();
-        let in_class = |name: &hawser_core::name::ClassName| name == class;
-        for volume in known.at_rest().filter(|volume| in_class(&volume.class)) {
-            if volume.state == VolumeState::Ready && !volumes.contains(volume.handle.as_str()) {
-                let explanation = format!(
-                    "volume {} is recorded in class {class}, whose storage does not hold it",
-                    volume.display_name()
-                );
-                let advice = "restore the pool's files, or delete the volume";
-                let id = volume.id.to_string();
-                findings.push(finding(
-                    FindingCode::RecordWithoutStorage,
-                    id,
-                    explanation,
-                    advice,
-                    false,
-                ));
-            }
-        }
-        for snapshot in known.snapshots_at_rest().filter(|snapshot| in_class(&snapshot.class)) {
-            if !snapshots.contains(snapshot.handle.as_str()) {
-                let explanation = format!(
-                    "snapshot {} is recorded in class {class}, whose storage does not hold it",
-                    snapshot.alias
-                );
-                let advice = "restore the pool's files, or delete the snapshot";
-                let id = snapshot.id.to_string();
-                findings.push(finding(
-                    FindingCode::RecordWithoutStorage,
-                    id,
-                    explanation,
-                    advice,
-                    false,
-                ));
-            }
-        }
+        findings.extend(lost(known, &entry.class.name, &held));
         let recorded: HashSet<_> = known
             .volumes
             .values()
@@ -238,19 +202,40 @@ async fn storage(
             .collect();
         for handle in held.volumes.iter().chain(&held.snapshots) {
             if !recorded.contains(handle.as_str()) && !is_recorded_now(world, handle).await? {
-                let explanation = format!("class {class} holds {handle}, which no record names");
-                let advice = "it may be data of another store: look at it, then remove it by hand";
-                findings.push(finding(
-                    FindingCode::StorageWithoutRecord,
-                    handle.clone(),
-                    explanation,
-                    advice,
-                    false,
-                ));
+                findings.push(stray(&entry.class.name, handle));
             }
         }
     }
     Ok(())
+}
+
+/// Records of a class whose storage does not hold them.
+fn lost(known: &Known, class: &ClassName, held: &Held) -> Vec<Finding> {
+    let volumes: HashSet<_> = held.volumes.iter().map(String::as_str).collect();
+    let snapshots: HashSet<_> = held.snapshots.iter().map(String::as_str).collect();
+    let lost_volumes = known
+        .at_rest()
+        .filter(|volume| volume.class == *class && volume.state == VolumeState::Ready)
+        .filter(|volume| !volumes.contains(volume.handle.as_str()))
+        .map(|volume| ("volume", volume.id.to_string(), volume.display_name()));
+    let lost_snapshots = known
+        .snapshots_at_rest()
+        .filter(|snapshot| snapshot.class == *class)
+        .filter(|snapshot| !snapshots.contains(snapshot.handle.as_str()))
+        .map(|snapshot| ("snapshot", snapshot.id.to_string(), snapshot.alias.to_string()));
+    let lost = lost_volumes.chain(lost_snapshots).map(|(of, id, name)| {
+        let explanation =
+            format!("{of} {name} is recorded in class {class}, whose storage does not hold it");
+        let advice = format!("restore the pool's files, or delete the {of}");
+        finding(FindingCode::RecordWithoutStorage, id, explanation, &advice, false)
+    });
+    lost.collect()
+}
+
+fn stray(class: &ClassName, handle: &str) -> Finding {
+    let explanation = format!("class {class} holds {handle}, which no record names");
+    let advice = "it may be data of another store: look at it, then remove it by hand";
+    finding(FindingCode::StorageWithoutRecord, handle.to_owned(), explanation, advice, false)
 }
 
 /// A handle may have come into being after the records were read.

@@ -124,16 +124,14 @@ async fn attempt<R: Driven>(
     }
     match renewing(hold, R::back(world, hold, journal, job)).await {
         Ok(()) => Attempt::Ended(Err(failed.take().unwrap_or_else(interrupted))),
-        Err(error) => Attempt::Later(
-            error.context(format!(
+        Err(error) => Attempt::Later(error.context(format!(
                 "taking back {}{}",
                 job.kind,
                 failed
                     .as_ref()
                     .map(|e| format!(", which failed ({})", e.sentence()))
                     .unwrap_or_default()
-            )),
-        ),
+            ))),
     }
 }
 

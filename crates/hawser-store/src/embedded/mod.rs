@@ -241,7 +241,7 @@ fn list(
 }
 
 fn versioned((revision, value): (u64, &[u8])) -> Versioned {
-    Versioned { value: Bytes::copy_from_slice(value), revision: Revision(revision + 1) }
+    Versioned { value: Bytes::copy_from_slice(value), revision: Revision(revision) }
 }
 
 fn check_key(key: &Key) -> Result<(), EmbeddedError> {

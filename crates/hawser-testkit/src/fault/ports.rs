@@ -29,7 +29,7 @@ use hawser_core::port::host::{
 };
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::provider::{
-    Expand, HasCapacity, Held, Inventory, Provision, Provisioned, ProviderInfo, SnapshotAtProvider,
+    Expand, HasCapacity, Held, Inventory, ProviderInfo, Provision, Provisioned, SnapshotAtProvider,
     Snapshots, VolumeAtProvider,
 };
 use hawser_core::port::registry::{LockGuard, Registered};
@@ -46,8 +46,8 @@ use super::wrap::{wrap, wrap_ability};
 
 /// The names of all methods that are points, port by port.
 pub const METHODS: &[&[&str]] = &[
-    STORE, HOST, CONNECTOR, PROVIDER, SNAPSHOTS, EXPAND, CAPACITY, INVENTORY, NODE, NODES, REGISTRY,
-    CONTROL,
+    STORE, HOST, CONNECTOR, PROVIDER, SNAPSHOTS, EXPAND, CAPACITY, INVENTORY, NODE, NODES,
+    REGISTRY, CONTROL,
 ];
 
 wrap! {

@@ -29,12 +29,7 @@ pub(super) struct Stage {
 }
 
 impl Stage {
-    pub(super) fn new(
-        control: Control,
-        node: NodeId,
-        dir: &Path,
-        privileged: bool,
-    ) -> Self {
+    pub(super) fn new(control: Control, node: NodeId, dir: &Path, privileged: bool) -> Self {
         Self { control, node, dir: dir.to_owned(), privileged, number: Mutex::new(0) }
     }
 
@@ -113,11 +108,8 @@ impl Stage {
     }
 
     pub(super) async fn snapshot(&self, name: &str, of: &str) -> Result<()> {
-        let request = SnapshotRequest {
-            alias: alias(name)?,
-            volume: volume(of)?,
-            labels: Labels::default(),
-        };
+        let request =
+            SnapshotRequest { alias: alias(name)?, volume: volume(of)?, labels: Labels::default() };
         let what = format!("snapshot {of} as {name}, while in use");
         self.tell(&what, async { done(self.control.create_snapshot(request, WAIT).await?) })
             .await

@@ -96,9 +96,11 @@ pub enum Command {
     )]
     Class(node::ClassCommand),
 
-    /// Look at the nodes that volumes can be used on.
-    #[command(subcommand, after_help = "Examples:\n  hawser node list")]
-    Node(node::NodeCommand),
+    /// Make this host a node of a server; or look at the nodes that volumes can be used on.
+    #[command(
+        after_help = "Examples:\n  hawser node list\n  hawser node --server unix:/var/lib/hawser/hawser.sock --node-id node-1"
+    )]
+    Node(node::NodeArgs),
 
     /// Look at, wait for and cancel running changes.
     #[command(

@@ -25,6 +25,18 @@ pub enum ClassCommand {
     },
 }
 
+/// `hawser node`: with a word, a question about nodes; without one, this host becomes a node.
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct NodeArgs {
+    /// What is asked.
+    #[command(subcommand)]
+    pub command: Option<NodeCommand>,
+    /// The name of this node; the host name unless given.
+    #[arg(long, value_name = "NAME")]
+    pub node_id: Option<NodeId>,
+}
+
 /// What can be done with nodes.
 #[derive(Clone, Debug, Subcommand)]
 pub enum NodeCommand {

@@ -9,7 +9,7 @@ use hawser_core::port::Control;
 use hawser_core::{Error, Kind};
 use serde::Serialize;
 
-use super::super::args::node::{ClassCommand, NodeCommand};
+use super::super::args::node::{ClassCommand, NodeArgs, NodeCommand};
 use super::super::context::Context;
 use super::super::error::CliError;
 use super::super::human;
@@ -112,8 +112,12 @@ fn word(ability: Ability) -> &'static str {
     }
 }
 
-pub(super) async fn run_node(command: NodeCommand, context: &Context<'_>) -> Result<(), CliError> {
-    let NodeCommand::List = command;
+pub(super) async fn run_node(args: NodeArgs, context: &Context<'_>) -> Result<(), CliError> {
+    let Some(NodeCommand::List) = args.command else {
+        // The program itself runs the node half and never comes here.
+        let message = "this build cannot be a node";
+        return Err(hawser_core::Error::new(hawser_core::Kind::Unsupported, message).into());
+    };
     let nodes = context.control().await?.list_nodes().await?;
     let names: Vec<String> = nodes.iter().map(|node| node.id.to_string()).collect();
     let mut table = Table::new(["ID", "ADDRESS", "PRIVILEGED", "TOPOLOGY", "LAST SEEN"]);

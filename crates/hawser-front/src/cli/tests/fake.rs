@@ -100,7 +100,7 @@ pub(super) async fn hawser_with(
         quiet: cli.global.quiet,
         terminal: Terminal::default(),
         now: "2026-01-02T00:00:00Z".parse().unwrap(),
-        current_dir: PathBuf::from("/home/me"),
+        current_dir: PathBuf::from("/users/me"),
         this_node: None,
         out: RefCell::new(Box::new(out.clone())),
         err: RefCell::new(Box::new(err.clone())),

@@ -122,7 +122,7 @@ async fn changes_say_what_they_did() {
         ("hawser volume detach data", "volume data detached from node host-a\n"),
         ("hawser snapshot create s1 --volume data", "snapshot s1 of volume data taken\n"),
         ("hawser snapshot delete s1", "snapshot s1 deleted\n"),
-        ("hawser mount data ../x/./y", "volume data mounted on /home/x/y\n"),
+        ("hawser mount data ../x/./y", "volume data mounted on /users/x/y\n"),
         ("hawser unmount data", "volume data unmounted from node host-a\n"),
         ("hawser doctor", "everything belongs together\n"),
     ] {
@@ -153,9 +153,9 @@ async fn requests_carry_what_was_typed() {
         ("hawser volume clone a n", vec!["Volume(Alias", "access: None"]),
         (
             "hawser mount data d --read-only -o noatime --node b",
-            vec!["\"/home/me/d\"", "read_only: true", "noatime", "\"b\""],
+            vec!["\"/users/me/d\"", "read_only: true", "noatime", "\"b\""],
         ),
-        ("hawser unmount data d", vec!["unmount data host-a Some(\"/home/me/d\")"]),
+        ("hawser unmount data d", vec!["unmount data host-a Some(\"/users/me/d\")"]),
         ("hawser volume label data x- y=1", vec!["\"x\": None", "\"y\": Some(\"1\")"]),
         ("hawser doctor --fix", vec!["doctor true"]),
     ] {
