@@ -27,9 +27,10 @@ up: build ## build, then run the service here with one local class (Ctrl-C stops
 build: ## the release binary, target/release/hawser
 	$(CARGO) build --release --locked
 
-install: build ## install the binary and the sample settings below PREFIX (/usr/local)
+install: build ## install the binary, the systemd unit and the settings' manual below PREFIX (/usr/local)
 	install -D -m 0755 $(TARGET)/release/hawser $(DESTDIR)$(PREFIX)/bin/hawser
 	install -D -m 0644 deploy/hawser.toml $(DESTDIR)$(PREFIX)/share/doc/hawser/hawser.toml
+	install -D -m 0644 deploy/hawser.service $(DESTDIR)$(PREFIX)/lib/systemd/system/hawser.service
 
 test: packages check ## everything a change must pass: check, all tests, and the counts
 	@$(XTASK) test

@@ -155,9 +155,7 @@ fn by_kind(kind: Kind) -> &'static str {
         Kind::Unauthenticated => "say who you are with --token-file",
         Kind::Denied => "ask as the user the server runs as, or with a token that may do this",
         Kind::Unsupported => "`hawser class list` shows what each class can do",
-        Kind::Unavailable => {
-            "is the server running? `hawser up` starts one; --server or --state-dir say where it is"
-        }
+        Kind::Unavailable => "repeat the command when what it names can be reached",
         Kind::Timeout => "repeat the command; it joins what is under way",
         Kind::Internal => "this is a fault of Hawser: the server's log has the details",
     }
