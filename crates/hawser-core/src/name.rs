@@ -435,5 +435,17 @@ mod tests {
                 prop_assert!(!alias.name().contains(['/', '\0']) && !alias.name().contains(".."));
             }
         }
+
+        #[test]
+        fn no_text_makes_any_grammar_panic(text in "\\PC{0,200}", value in "\\PC{0,300}") {
+            for scope in [Scope::Native, Scope::Csi, Scope::Heketi, Scope::Docker, Scope::Flex, Scope::Pv] {
+                let _ = Alias::new(scope, text.as_str());
+            }
+            let _ = text.parse::<ClassName>();
+            let _ = text.parse::<NodeId>();
+            let _ = Labels::try_from(BTreeMap::from([(text.clone(), value)]));
+            let _ = crate::volume::VolumeRef::parse(&text);
+            let _ = crate::snapshot::SnapshotRef::parse(&text);
+        }
     }
 }

@@ -227,6 +227,8 @@ impl fmt::Debug for Key {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -244,6 +246,21 @@ mod tests {
     fn other_texts_are_no_keys() {
         for text in ["", "/", "a//b", "a/", "a b", "a\0", &"x".repeat(513)] {
             assert!(text.parse::<Key>().is_err(), "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_two_names_stay_apart(one in "\\PC{0,40}", two in "\\PC{0,40}") {
+            let keys = [&one, &two].map(|name| Key::join(&["name", name]));
+            prop_assert_eq!(one == two, keys[0] == keys[1]);
+            let back = keys[0].as_str().parse::<Key>();
+            prop_assert_eq!(back.as_ref(), Ok(&keys[0]));
+        }
+
+        #[test]
+        fn no_text_makes_it_panic(text in "\\PC*") {
+            let _ = text.parse::<Key>();
         }
     }
 }

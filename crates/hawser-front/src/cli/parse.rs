@@ -77,3 +77,26 @@ pub(super) fn sharing(text: &str) -> Result<Sharing> {
         .find(|sharing| sharing.as_str() == wanted)
         .ok_or_else(|| Error::new(Kind::Invalid, "use single-writer, many-readers or many-writers"))
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_word_makes_a_parser_panic(text in "\\PC{0,80}") {
+            let _ = size(&text);
+            let _ = name(&text);
+            let _ = volume(&text);
+            let _ = snapshot(&text);
+            let _ = server(&text);
+            let _ = duration(&text);
+            let _ = pair(&text);
+            let _ = label(&text);
+            let _ = label_change(&text);
+            let _ = sharing(&text);
+        }
+    }
+}

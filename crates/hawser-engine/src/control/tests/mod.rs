@@ -1,1 +1,3 @@
-//! Tests of the control half.
+//! Tests of the control half's own parts; its behaviour as a whole is tested in `hawser-live`.
+
+mod records;
