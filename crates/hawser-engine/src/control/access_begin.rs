@@ -142,7 +142,7 @@ fn check_target(request: &MountRequest) -> Result<()> {
 }
 
 /// Adds the right of a node, if nobody's right stands against it. `false` when it is there already.
-fn add_publication(volume: &mut Volume, node: &NodeId, read_only: bool) -> Result<bool> {
+pub(super) fn add_publication(volume: &mut Volume, node: &NodeId, read_only: bool) -> Result<bool> {
     let name = volume.display_name();
     let words = |read_only: bool| if read_only { "read-only" } else { "for writing" };
     if let Some(known) = publication_of(volume, node) {

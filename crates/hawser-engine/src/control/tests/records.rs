@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use super::super::record::{Journal, NameRecord, SnapshotRecord, VolumeRecord, Work};
 
-fn record() -> VolumeRecord {
+pub(super) fn record() -> VolumeRecord {
     let id = VolumeId::generate();
     VolumeRecord {
         volume: Volume {
