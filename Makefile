@@ -51,8 +51,9 @@ check-full: ## the documentation without warnings, and each feature alone
 fmt: ## format all code
 	$(CARGO) fmt --all
 
-crash: packages ## slow tier: kill the server at random moments and at every fault point
-	@$(XTASK) test --workspace --test crash
+crash: packages ## slow tier: kill the server 200 times at random moments, and at every fault point
+	$(CARGO) build --workspace --bins --locked
+	@$(XTASK) test --workspace --test crash --test fault_points
 
 fuzz: ## property tests of every parser with CASES (20000) cases each
 	@PROPTEST_CASES=$(CASES) $(XTASK) test --workspace --lib

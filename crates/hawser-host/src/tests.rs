@@ -406,6 +406,27 @@ async fn loop_a_freeze_that_nobody_waits_for_is_thawed() {
 }
 
 #[tokio::test]
+async fn loop_a_second_mount_may_be_read_only_beside_a_writable_one() {
+    let kinds = [(FsKind::Ext4, 32), (FsKind::Xfs, 320), (FsKind::Btrfs, 128)];
+    for (number, (fs, mib)) in kinds.into_iter().enumerate() {
+        let Some(bench) = Bench::new().await else { return };
+        let (device, writable) = bench.mounted(&format!("disk{number}"), fs, mib).await;
+        let target = bench.base.join("second");
+        bench.host.make_target(&target).await.unwrap();
+        let second = HostMount { read_only: true, ..mount(&device, fs, &target) };
+
+        let made = bench.host.mount(&second).await.unwrap();
+        let again = bench.host.mount(&second).await.unwrap();
+        fs::write(writable.join("file"), "new").unwrap();
+
+        assert!(made.is_made() && !again.is_made(), "{fs}");
+        assert_eq!(fs::read_to_string(target.join("file")).unwrap(), "new");
+        let refused = fs::write(target.join("file"), "other").unwrap_err();
+        assert_eq!(refused.kind(), std::io::ErrorKind::ReadOnlyFilesystem, "{fs}");
+    }
+}
+
+#[tokio::test]
 async fn loop_racing_mounts_never_stack() {
     let Some(bench) = Bench::new().await else { return };
     let (source, target) = (bench.base.join("source"), bench.base.join("target"));

@@ -1,13 +1,15 @@
 //! Rigs for tests of Hawser as a whole.
 //!
 //! `rig` assembles the engine in this process, over the fake host, with fault points around every
-//! port. `process` runs the shipped program instead, and `churn` keeps it busy with random clients
+//! port; `stage` makes its process die and its store fail. `process` runs the shipped program instead, and `churn` keeps it busy with random clients
 //! while it is killed. The tests are in `tests/`, one file per question.
 
 pub mod book;
 pub mod churn;
 pub mod process;
 pub mod raw;
+pub mod real;
 pub mod rig;
+pub mod stage;
 pub mod steps;
 pub mod traces;

@@ -63,7 +63,11 @@ impl Ground {
     /// An empty ground. Below `/var/tmp`, which is on a disk where `/tmp` may be in memory.
     pub fn new() -> Self {
         let place = Path::new("/var/tmp");
-        let place = if place.is_dir() { place.to_owned() } else { std::env::temp_dir() };
+        if place.is_dir() { Self::below(place) } else { Self::below(&std::env::temp_dir()) }
+    }
+
+    /// An empty ground in this folder, for who has to know which disk it is on.
+    pub fn below(place: &Path) -> Self {
         let dir = tempfile::Builder::new().prefix("hawser-live-").tempdir_in(place);
         let dir = dir.expect("a temporary folder can be made");
         let path = dir.path().canonicalize().expect("it was just made");

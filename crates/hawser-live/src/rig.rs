@@ -94,8 +94,13 @@ impl Rig {
 
     /// Starts the process: opens everything, recovers, and answers when it is ready.
     pub async fn boot(&self, faults: &Faults) -> Result<Life> {
+        self.boot_over(self.store.clone(), faults).await
+    }
+
+    /// The same over a store that stands before this rig's own, to make it fail.
+    pub async fn boot_over(&self, store: Arc<dyn Store>, faults: &Faults) -> Result<Life> {
         let host: Arc<dyn Host> = Arc::new(FaultyHost::new(self.host.clone(), faults));
-        let store: Arc<dyn Store> = Arc::new(FaultyStore::new(self.store.clone(), faults));
+        let store: Arc<dyn Store> = Arc::new(FaultyStore::new(store, faults));
         let classes = vec![
             self.class("default", "image", &host, faults).await?,
             self.class("folders", "folder", &host, faults).await?,

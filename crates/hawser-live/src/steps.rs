@@ -7,6 +7,7 @@ use std::time::Duration;
 use hawser_core::error::{Error, Kind, Result};
 use hawser_core::id::OperationId;
 use hawser_core::name::{Alias, Labels};
+use hawser_core::operation::OperationState;
 use hawser_core::page::PageRequest;
 use hawser_core::port::Control;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter};
@@ -55,6 +56,14 @@ pub enum Step {
     DeleteSnapshot(&'static str),
     /// Removes a volume.
     Delete(&'static str),
+    /// Begins to make a volume from another and cancels it half-way.
+    CancelClone(&'static str, &'static str),
+    /// Begins to take a snapshot of a volume and cancels it half-way.
+    CancelSnapshot(&'static str, &'static str),
+    /// Mounts a volume, which fails at the last step.
+    FailMount(&'static str),
+    /// Mounts it on a second folder, which fails at the last step.
+    FailMountAgain(&'static str),
     /// Reads everything that can be read.
     Look,
 }
@@ -63,10 +72,14 @@ pub enum Step {
 pub const LIFE: &[Step] = &[
     Step::Create("data", "default", 64),
     Step::Mount("data"),
+    Step::FailMountAgain("data"),
     Step::MountAgain("data"),
     Step::Snapshot("s1", "data"),
     Step::Clone("copy", "data"),
     Step::Restore("back", "s1", 96),
+    Step::CancelClone("never", "data"),
+    Step::CancelSnapshot("never", "data"),
+    Step::FailMount("copy"),
     Step::Expand("data", 128),
     Step::Label("data"),
     Step::Publish("copy"),
@@ -153,7 +166,28 @@ impl Model {
                 self.volumes.remove(name);
                 self.labelled.remove(name);
             }
-            Step::Look => {}
+            Step::CancelClone(..)
+            | Step::CancelSnapshot(..)
+            | Step::FailMount(_)
+            | Step::FailMountAgain(_)
+            | Step::Look => {}
+        }
+    }
+
+    /// What is there after a step that is to fail, when a crash came first and nothing failed.
+    pub fn apply_without_failure(&mut self, step: Step) {
+        self.apply(step);
+        if let Step::CancelClone(name, of) = step {
+            self.apply(Step::Clone(name, of));
+        }
+        if let Step::CancelSnapshot(name, of) = step {
+            self.apply(Step::Snapshot(name, of));
+        }
+        if let Step::FailMount(name) = step {
+            self.apply(Step::Mount(name));
+        }
+        if let Step::FailMountAgain(name) = step {
+            self.apply(Step::MountAgain(name));
         }
     }
 
@@ -263,9 +297,64 @@ impl Step {
                 done(control.delete_snapshot(&snapshot(name), WAIT).await?)
             }
             Self::Delete(name) => done(control.delete_volume(&volume(name), WAIT).await?),
+            Self::CancelClone(name, of) => {
+                Self::Delete(name).perform_again(rig, life).await?;
+                cancelled(rig, life, name, Self::Clone(name, of)).await
+            }
+            Self::CancelSnapshot(name, of) => {
+                Self::DeleteSnapshot(name).perform_again(rig, life).await?;
+                cancelled(rig, life, name, Self::Snapshot(name, of)).await
+            }
+            Self::FailMount(name) => {
+                Self::Unmount(name).perform_again(rig, life).await?;
+                failing_mount(rig, life, Self::Mount(name)).await
+            }
+            Self::FailMountAgain(name) => {
+                let target = Some(rig.path(&format!("mnt/{}", again(name))));
+                done(control.unmount(&volume(name), node, target, WAIT).await?)?;
+                failing_mount(rig, life, Self::MountAgain(name)).await
+            }
             Self::Look => look(rig, life).await,
         }
     }
+
+    /// A step within a step.
+    async fn perform_again(self, rig: &Rig, life: &Life) -> Result<()> {
+        Box::pin(self.perform(rig, life)).await
+    }
+}
+
+/// A mount that the host refuses.
+async fn failing_mount(rig: &Rig, life: &Life, step: Step) -> Result<()> {
+    rig.host.fail_next("mount", Error::new(Kind::Precondition, "not today"));
+    let refused = step.perform_again(rig, life).await;
+    assert_eq!(refused.err().map(|error| error.kind()), Some(Kind::Precondition));
+    Ok(())
+}
+
+/// Begins a step that copies, and cancels it in the middle of that.
+async fn cancelled(rig: &Rig, life: &Life, name: &str, step: Step) -> Result<()> {
+    rig.host.forget_calls();
+    rig.host.hang_always("copy_file");
+    let cancel = async {
+        while !rig.host.calls().iter().any(|call| call.method == "copy_file") {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let all = PageRequest::largest();
+        let open = life.control.list_operations(&OperationFilter::default(), &all).await?;
+        let open = open.items.into_iter().find(|operation| !operation.state.is_final());
+        let Some(open) = open else {
+            let message = format!("nothing runs that could be cancelled for {name}");
+            return Err(Error::new(Kind::Internal, message));
+        };
+        life.control.cancel_operation(&open.id).await
+    };
+    let (answer, cancelled) = tokio::join!(step.perform_again(rig, life), cancel);
+    rig.host.heal();
+    assert_eq!(cancelled?.state, OperationState::Failed);
+    assert_eq!(answer.err().map(|error| error.kind()), Some(Kind::Precondition));
+    assert!(rig.host.snapshot().frozen.is_empty(), "{name}: left frozen");
+    Ok(())
 }
 
 async fn mount(life: &Life, name: &str, target: PathBuf, read_only: bool) -> Result<()> {

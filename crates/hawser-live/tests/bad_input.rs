@@ -113,7 +113,7 @@ async fn paths_and_other_peoples_ids_are_refused_with_the_reason() {
         ("POST", &*format!("/v1/operations/{operation}/cancel"), 404, operation.as_str()),
         ("PUT", &*format!("/v1/volumes/{volume}/publications/{node}"), 404, volume.as_str()),
         ("PUT", &*format!("/v1/volumes/{volume}/attachments/{node}"), 404, volume.as_str()),
-        ("PUT", &*format!("/v1/volumes/{volume}/attachments/nobody"), 503, "nobody"),
+        ("PUT", &*format!("/v1/volumes/{volume}/attachments/nobody"), 404, "nobody"),
         ("GET", "/v1/classes/none/capacity", 404, "none"),
         ("GET", "/v1/volumes?limit=-1", 400, "limit"),
         ("GET", "/v1/volumes?limit=1e9", 400, "limit"),

@@ -10,8 +10,10 @@ use hawser_core::error::{Error, Kind, Outcome, Result};
 use hawser_core::name::{Alias, Labels};
 use hawser_core::operation::{OperationKind, OperationState};
 use hawser_core::page::PageRequest;
+use hawser_core::port::Store;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter};
 use hawser_core::port::host::Content;
+use hawser_core::port::store::{Cas, Key};
 use hawser_core::publication::{MountRequest, PublishRequest};
 use hawser_core::size::ByteSize;
 use hawser_core::snapshot::{SnapshotRef, SnapshotRequest};
@@ -406,4 +408,32 @@ async fn the_doctor_attaches_again_what_the_host_lost() {
     assert!(fixed.iter().any(|f| f.repair == Some(Repair::Done)), "{fixed:?}");
     assert!(host.mounts().await.unwrap().iter().any(|mount| mount.target == target));
     assert_eq!(stage.life.control.doctor(false).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn one_unreadable_record_keeps_nobody_from_the_others() {
+    let stage = Stage::new().await;
+    let broken = stage.volume("broken").await;
+    stage.volume("sound").await;
+    let Stage { rig, life } = stage;
+    drop(life);
+    let key = Key::join(&["volume", broken.id.as_str()]);
+    let found = rig.store.get(&key).await.unwrap().unwrap();
+    let garbage =
+        format!(r#"{{"volume":{{"id":"{}"}},"journal":{{"of":"another time"}}}}"#, broken.id);
+    let written = rig.store.put(&key, garbage.into(), found.revision).await.unwrap();
+    assert!(matches!(written, Cas::Done(_)));
+
+    let life = rig.boot(&Faults::counting()).await.expect("the process starts");
+
+    assert!(life.control.get_volume(&by_name("sound")).await.is_ok());
+    let findings = life.control.doctor(true).await.unwrap();
+    assert!(
+        findings.iter().any(|found| found.code == FindingCode::UnreadableRecord
+            && found.subject == key.as_str()
+            && found.repair.is_none()),
+        "{findings:?}"
+    );
+    let left = rig.store.get(&key).await.unwrap();
+    assert!(left.is_some(), "what cannot be read is never removed");
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use hawser_api::{Endpoint, RestClient};
-use hawser_core::error::{Error, Kind, Result, ResultExt};
+use hawser_core::error::Result;
 use hawser_core::name::NodeId;
 use hawser_core::port::{Control, Node};
 use hawser_core::secret::Secret;
@@ -14,6 +14,7 @@ use hawser_front::cli;
 
 use crate::assemble;
 use crate::commands::Command;
+use crate::serve;
 use crate::settings::{Settings, SettingsFlags};
 use crate::state_dir;
 
@@ -72,10 +73,10 @@ impl cli::Backend for Backend {
         }
         let mut client = RestClient::new(endpoint);
         if let Some(path) = &self.global.token_file {
-            let token = std::fs::read_to_string(path)
-                .map_err(|source| Error::from_source(Kind::Invalid, source))
-                .context(|| format!("reading the token file {}", path.display()))?;
-            client = client.with_token(Secret::new(token.trim()));
+            client = client.with_token(Secret::new(serve::read(path)?.trim()));
+        }
+        if let Some(path) = &self.global.ca_file {
+            client = client.with_roots(serve::read(path)?.as_bytes())?;
         }
         Ok(Arc::new(client))
     }

@@ -96,7 +96,8 @@ fn listeners(settings: &Settings) -> Result<Vec<Listener>> {
     Ok(listeners)
 }
 
-fn read(path: &Path) -> Result<String> {
+/// A small file that the settings or options name.
+pub(crate) fn read(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|source| Error::from_source(Kind::Invalid, source))
         .context(|| format!("reading {}", path.display()))

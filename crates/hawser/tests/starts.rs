@@ -32,8 +32,20 @@ fn its_help_lists_the_commands() {
 
     assert_eq!(code, Some(0));
     for word in [
-        "demo", "up", "serve", "node", "volume", "snapshot", "class", "operation", "mount",
-        "unmount", "doctor", "store", "completions", "man",
+        "demo",
+        "up",
+        "serve",
+        "node",
+        "volume",
+        "snapshot",
+        "class",
+        "operation",
+        "mount",
+        "unmount",
+        "doctor",
+        "store",
+        "completions",
+        "man",
     ] {
         let listed = out.lines().any(|line| line.trim_start().starts_with(&format!("{word} ")));
         assert!(listed, "{word} is not in\n{out}");
@@ -69,7 +81,7 @@ fn a_missing_server_is_said_in_words_and_in_json() {
         run(&mut hawser(&["--state-dir", &state, "-o", "json", "volume", "list"]));
     assert_eq!((code, out.as_str()), (Some(1), ""));
     let problem: serde_json::Value = serde_json::from_str(&err).expect("errors are JSON too");
-    assert_eq!(problem["kind"], "unavailable", "{problem}");
+    assert_eq!(problem["error"]["kind"], "unavailable", "{problem}");
     assert_eq!(std::fs::read_dir(dir.path()).expect("listable").count(), 0, "nothing was made");
 }
 
@@ -103,8 +115,8 @@ fn loop_the_demo_plays_and_leaves_nothing_as_root() {
 
     let out = demo(dir.path(), &mut hawser(&["demo"]));
 
-    for word in ["ext4", "mount data", "snapshot data", "clone data", "grow data", "checks"] {
-        assert!(word == "checks" || out.contains(word), "{word} is not in\n{out}");
+    for word in ["ext4", "mount data", "snapshot data", "clone data", "grow data"] {
+        assert!(out.contains(word), "{word} is not in\n{out}");
     }
 }
 

@@ -231,14 +231,23 @@ impl RestClient {
     }
 
     /// A kept connection may have been closed by the server in the same moment. Calls are idempotent,
-    /// so a failure there is tried again on a new connection, where a failure is final.
+    /// so a failure there is tried again on a new connection, where a failure is final. If there is no
+    /// new connection to be had, the request may still have gone out on the old one.
     async fn start(&self, call: &Call) -> Result<(Connection, Response<Incoming>), ClientError> {
-        if let Some(mut kept) = self.pool.take().await
-            && let Ok(response) = kept.sender.send_request(self.request(call)?).await
-        {
-            return Ok((kept, response));
+        let mut before = None;
+        if let Some(mut kept) = self.pool.take().await {
+            match kept.sender.send_request(self.request(call)?).await {
+                Ok(response) => return Ok((kept, response)),
+                // Cancelled means that it was never written.
+                Err(error) if error.is_canceled() => {}
+                Err(error) => before = Some(error),
+            }
         }
-        let mut connection = self.connect().await?;
+        let mut connection = match (self.connect().await, before) {
+            (Ok(connection), _) => connection,
+            (Err(_), Some(source)) => return Err(self.lost(call, Box::new(source))),
+            (Err(error), None) => return Err(error),
+        };
         let sent = connection.sender.send_request(self.request(call)?).await;
         let response = sent.map_err(|source| self.lost(call, Box::new(source)))?;
         Ok((connection, response))

@@ -70,6 +70,7 @@ pub(crate) async fn mount(
         request: request.clone(),
         new_publication: false,
         new_attachment: false,
+        new_mount: false,
     };
     on_volume(world, volume, wanted, move |record| decide_mount(record, &request)).await
 }
@@ -85,7 +86,11 @@ fn decide_mount(record: &VolumeRecord, request: &MountRequest) -> Result<Decisio
     }
     if let Some(mount) = known.and_then(|p| p.mounts.iter().find(|m| m.target == request.target)) {
         if mount.read_only == request.read_only && mount.flags == request.flags {
-            return Ok(Decision::Already(publication_answer(record, &request.node)));
+            if mount.ready {
+                return Ok(Decision::Already(publication_answer(record, &request.node)));
+            }
+            let work = mount_again(request.clone());
+            return Ok(Decision::Start(work, Box::new(record.clone())));
         }
         let options = |read_only: bool, flags: &[String]| {
             let access = if read_only { "ro" } else { "rw" };
@@ -118,8 +123,14 @@ fn decide_mount(record: &VolumeRecord, request: &MountRequest) -> Result<Decisio
             ready: false,
         });
     }
-    let work = Work::MountVolume { request: request.clone(), new_publication, new_attachment };
+    let request = request.clone();
+    let work = Work::MountVolume { request, new_publication, new_attachment, new_mount: true };
     Ok(Decision::Start(work, Box::new(changed)))
+}
+
+/// Makes a mount that the record has and the node lost. Whatever fails, the record keeps it.
+pub(crate) fn mount_again(request: MountRequest) -> Work {
+    Work::MountVolume { request, new_publication: false, new_attachment: false, new_mount: false }
 }
 
 /// A target is absolute and says plainly where it is.

@@ -22,7 +22,7 @@ use super::hold::Hold;
 use super::job::{Answer, Job};
 use super::record::{Journal, Record, SnapshotRecord, VolumeRecord, Work, name_key};
 use super::start::Begun;
-use super::world::{ClassEntry, Subject, World, at_provider, busy};
+use super::world::{ClassEntry, Held, Subject, World, at_provider, busy};
 
 /// Decides about a request and, if there is work, records it and starts it.
 pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<Begun> {
@@ -36,8 +36,10 @@ pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<B
             compare(&record.volume, &request, plan.as_ref().ok())?;
             let subject = Subject::volume(&record.volume);
             let work = Work::CreateVolume;
-            if let Some(job) = world.join_or_busy(&record, revision, &subject, &work).await? {
-                return Ok(Begun::Job(job));
+            match world.join_or_busy(&record, revision, &subject, &work).await? {
+                Held::Free => {}
+                Held::Joined(job) => return Ok(Begun::Job(job)),
+                Held::Stale => continue,
             }
             return Ok(Begun::Answer(Change::Already(Answer::Volume(Box::new(record.view())))));
         }
@@ -45,17 +47,23 @@ pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<B
         let volume = plan.volume(&request);
         let journal = world.journal(Work::CreateVolume);
         let record = VolumeRecord { volume, journal: Some(journal.clone()) };
-        let Some(revision) = world.records.create(&record.key(), &record).await? else {
-            continue;
-        };
+        let _starting = world.jobs.starting(&journal.id);
+        let (key, subject) = (record.key(), Subject::volume(&record.volume));
+        let written = world.records.create(&key, &record).await;
+        let written = world.written::<VolumeRecord>(written, &key, &journal.id, &subject);
+        let Some(revision) = written? else { continue };
         let id = record.volume.id.as_str();
-        if world.records.reserve_name("volume", &alias, id).await? != id {
+        let holder = world.records.reserve_name("volume", &alias, id).await;
+        if holder.is_ok_and(|holder| holder != id) {
             // Another server was faster; what it made is what the caller asked for, or not.
-            let _ = world.records.delete(&record.key(), revision).await?;
+            if let Err(error) = world.records.delete(&key, revision).await {
+                world.adopt::<VolumeRecord>(key, journal.id, subject);
+                return Err(error);
+            }
             release_if_dead(&world, &alias).await?;
             continue;
         }
-        let subject = Subject::volume(&record.volume);
+        // A name that could not be written is written by the operation.
         if let Some(job) = world.launch(record, revision, &journal, &subject, false) {
             return Ok(Begun::Job(job));
         }
@@ -346,6 +354,10 @@ async fn lend(
 ) -> Result<ProvisionSource> {
     let to = hold.record().await.volume.id;
     let wanted = Work::LendVolume { to };
+    let found = world.records.get::<VolumeRecord>(&VolumeRecord::key_of(id)).await?;
+    if let Some((record, _)) = found.filter(|(record, _)| record.journal.is_none()) {
+        freeze::check_reachable(world, &record.volume).await?;
+    }
     let lent = world
         .records
         .update::<VolumeRecord>(&VolumeRecord::key_of(id), |record| match &record.journal {

@@ -16,7 +16,7 @@ use hawser_core::snapshot::Snapshot;
 use hawser_core::volume::{Volume, VolumeState};
 
 use super::record::{NameRecord, SnapshotRecord, VolumeRecord, name_key};
-use super::restore::bring_back;
+use super::restore::{There, bring_back, is_used};
 use super::world::{Subject, World};
 
 /// An operation that has run or waited for longer than this deserves a look.
@@ -30,8 +30,9 @@ pub(crate) async fn examine(world: &Arc<World>, fix: bool) -> Result<Vec<Finding
     storage(world, &known, fix, &mut findings).await?;
     for id in world.nodes.ids().await? {
         if let Ok(node) = world.nodes.get(&id).await {
-            attachments(world, &known, &id, &*node, fix, &mut findings).await?;
+            // First: what the node forgets here is brought back there if a record wants it.
             findings.extend(node.survey(fix).await?);
+            attachments(world, &known, &id, &*node, fix, &mut findings).await?;
         }
     }
     Ok(findings)
@@ -283,14 +284,15 @@ async fn attachments(
         }
         findings.push(found);
     }
+    let there = There::look(world, id).await?;
     for volume in known.at_rest() {
-        let publications = volume.publications.iter().filter(|p| p.node == *id);
-        for publication in publications.filter(|p| p.attached.is_some()) {
-            if attached.iter().any(|record| record.publication == publication.id) {
+        let publications = volume.publications.iter().filter(|p| p.node == *id && is_used(p));
+        for publication in publications {
+            if there.has(publication) || !is_unchanged(world, volume).await? {
                 continue;
             }
             let explanation = format!(
-                "volume {} is recorded as attached to node {id}, which knows nothing of it",
+                "volume {} is recorded as attached to node {id} or mounted there, and the node has it not",
                 volume.display_name()
             );
             let advice = "--fix attaches and mounts it again";
@@ -303,6 +305,12 @@ async fn attachments(
         }
     }
     Ok(())
+}
+
+/// True when nobody has worked on the volume since the doctor began.
+async fn is_unchanged(world: &World, volume: &Volume) -> Result<bool> {
+    let now = world.records.get::<VolumeRecord>(&VolumeRecord::key_of(&volume.id)).await?;
+    Ok(now.is_some_and(|(now, _)| now.journal.is_none() && now.volume == *volume))
 }
 
 async fn is_published_now(

@@ -13,7 +13,7 @@ use hawser_core::error::{Error, Kind, Outcome, Result};
 use hawser_core::event::EventKind;
 use hawser_core::operation::{Failure, OperationKind};
 
-use super::hold::{Hold, LEASE};
+use super::hold::{Hold, LEASE, Standing};
 use super::job::{Answer, Job, Phase};
 use super::record::{Journal, Record};
 use super::world::World;
@@ -102,24 +102,20 @@ async fn attempt<R: Driven>(
     reload: bool,
     failed: &mut Option<Error>,
 ) -> Attempt {
-    if reload {
-        match hold.reload().await {
-            Ok(true) => {}
-            Ok(false) => {
-                return Attempt::Ended(match failed.take() {
-                    Some(error) => Err(error),
-                    None => Ok(R::ended(&hold.record().await, journal)),
-                });
-            }
-            Err(error) => return Attempt::Later(error),
-        }
+    if reload && let Some(known) = look_again(hold, journal, job, failed).await {
+        return known;
     }
-    let undoing = hold.record().await.journal().is_some_and(|journal| journal.undoing);
-    if !undoing && failed.is_none() {
+    if !hold.is_undoing().await && failed.is_none() {
         match renewing(hold, forward(world, hold, journal, job)).await {
             Ok(answer) => return Attempt::Ended(Ok(answer)),
             Err(error) if is_open(&error, job) => return Attempt::Later(error),
             Err(error) => *failed = Some(error),
+        }
+        // Whoever cancels drops the work at some await, with a write perhaps made and not answered.
+        if job.cancel.is_cancelled()
+            && let Some(known) = look_again(hold, journal, job, failed).await
+        {
+            return known;
         }
     }
     match renewing(hold, R::back(world, hold, journal, job)).await {
@@ -132,6 +128,36 @@ async fn attempt<R: Driven>(
                     .map(|e| format!(", which failed ({})", e.sentence()))
                     .unwrap_or_default()
             ))),
+    }
+}
+
+/// Reads the record again; answers when that settles the attempt.
+async fn look_again<R: Driven>(
+    hold: &Hold<R>,
+    journal: &Journal,
+    job: &Job,
+    failed: &mut Option<Error>,
+) -> Option<Attempt> {
+    let undoing = hold.is_undoing().await;
+    let standing = match hold.reload().await {
+        Ok(standing) => standing,
+        Err(error) => return Some(Attempt::Later(error)),
+    };
+    match (standing, failed.take()) {
+        (Standing::Held, error) => {
+            *failed = error;
+            None
+        }
+        (Standing::TakenOver, _) => Some(Attempt::Ended(Err(taken_over(job)))),
+        // What can be cancelled is marked before it is taken back: it had ended by then.
+        (Standing::Ended, Some(_)) if job.cancel.is_cancelled() && !undoing => {
+            Some(Attempt::Ended(Ok(R::ended(&hold.record().await, journal))))
+        }
+        (Standing::Ended, Some(error)) => Some(Attempt::Ended(Err(error))),
+        (Standing::Ended, None) if undoing => Some(Attempt::Ended(Err(interrupted()))),
+        (Standing::Ended, None) => {
+            Some(Attempt::Ended(Ok(R::ended(&hold.record().await, journal))))
+        }
     }
 }
 
@@ -155,7 +181,14 @@ fn is_open(error: &Error, job: &Job) -> bool {
     // Whoever asked for a resumed operation is gone; what is merely unreachable (a node that has
     // not dialled in yet) is no reason to take back what may be complete.
     error.is_unknown()
-        || (job.resumed && matches!(error.kind(), Kind::Unavailable | Kind::Timeout | Kind::Busy))
+        || (job.resumed && matches!(error.kind(), Kind::Unavailable | Kind::Timeout))
+        || (job.resumed && error.kind() == Kind::Busy && !is_given_up(job.kind))
+}
+
+/// True when somebody who uses the volume settles it: a folder with open files stays mounted, also
+/// when it was a server of an earlier life that was asked to unmount it.
+fn is_given_up(kind: OperationKind) -> bool {
+    matches!(kind, OperationKind::UnmountVolume | OperationKind::DetachVolume)
 }
 
 /// Runs work while keeping the lease.
@@ -182,8 +215,13 @@ fn interrupted() -> Error {
         .with_outcome(Outcome::RolledBack)
 }
 
+fn taken_over(job: &Job) -> Error {
+    let message = format!("another server has taken over operation {} and goes on with it", job.id);
+    Error::new(Kind::Unavailable, message).with_outcome(Outcome::Unknown)
+}
+
 /// 1, 2, 4 … 60 seconds.
-fn backoff(number: u32) -> Duration {
+pub(crate) fn backoff(number: u32) -> Duration {
     Duration::from_secs(1 << number.min(6)).min(Duration::from_secs(60))
 }
 

@@ -12,12 +12,25 @@ fn mounted(volume: &Volume) -> impl Iterator<Item = &Publication> {
     volume.publications.iter().filter(|publication| publication.attached.is_some())
 }
 
+/// Refuses while a node that has the volume is away, before anything has begun: what may be frozen
+/// on a node is not let go of before that node says so.
+pub(crate) async fn check_reachable(world: &Arc<World>, volume: &Volume) -> Result<()> {
+    for publication in mounted(volume) {
+        let attempt = || {
+            let (name, node) = (volume.display_name(), &publication.node);
+            format!("holding volume {name} still on node {node}")
+        };
+        world.nodes.get(&publication.node).await.context(attempt)?;
+    }
+    Ok(())
+}
+
 /// Stops writes to a volume on every node that has it.
 pub(crate) async fn freeze(world: &Arc<World>, volume: &Volume) -> Result<()> {
     for publication in mounted(volume) {
-        let node = world.nodes.get(&publication.node).await?;
-        let frozen = node.freeze(&publication.id).await;
-        if let Err(error) = frozen {
+        let frozen =
+            async { world.nodes.get(&publication.node).await?.freeze(&publication.id).await };
+        if let Err(error) = frozen.await {
             let error = error.context(format!(
                 "holding volume {} still on node {}",
                 volume.display_name(),

@@ -6,7 +6,7 @@ use tokio::sync::Mutex;
 
 use hawser_core::Timestamp;
 use hawser_core::error::Result;
-use hawser_core::id::OperationId;
+use hawser_core::id::{InstanceId, OperationId};
 use hawser_core::port::store::Revision;
 
 use super::record::Record;
@@ -23,7 +23,19 @@ pub(crate) const LEASE: Duration = Duration::from_secs(60);
 pub(crate) struct Hold<R> {
     records: Records,
     operation: OperationId,
+    holder: Option<InstanceId>,
     state: Mutex<(R, Revision)>,
+}
+
+/// How a hold stands after its record was read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// As it was.
+    Held,
+    /// Its last write was made, though nobody heard of it: the operation has ended.
+    Ended,
+    /// The lease ran out, and another server drives the operation.
+    TakenOver,
 }
 
 impl<R: Record> Hold<R> {
@@ -33,7 +45,8 @@ impl<R: Record> Hold<R> {
         record: R,
         revision: Revision,
     ) -> Self {
-        Self { records, operation, state: Mutex::new((record, revision)) }
+        let holder = record.journal().map(|journal| journal.holder.clone());
+        Self { records, operation, holder, state: Mutex::new((record, revision)) }
     }
 
     /// The record as it was last read or written.
@@ -41,17 +54,24 @@ impl<R: Record> Hold<R> {
         self.state.lock().await.0.clone()
     }
 
-    /// Reads the record again. `false` when this operation no longer holds it.
-    pub(crate) async fn reload(&self) -> Result<bool> {
+    /// Reads the record again, and says whether this operation still holds it.
+    pub(crate) async fn reload(&self) -> Result<Standing> {
         let mut state = self.state.lock().await;
-        match self.records.get::<R>(&state.0.key()).await? {
-            Some((record, revision)) => {
-                let ours = record.journal().is_some_and(|journal| journal.id == self.operation);
-                *state = (record, revision);
-                Ok(ours)
-            }
-            None => Ok(false),
-        }
+        let Some((record, revision)) = self.records.get::<R>(&state.0.key()).await? else {
+            return Ok(Standing::Ended);
+        };
+        let standing = match record.journal().filter(|journal| journal.id == self.operation) {
+            None => Standing::Ended,
+            Some(journal) if self.holder.as_ref() == Some(&journal.holder) => Standing::Held,
+            Some(_) => Standing::TakenOver,
+        };
+        *state = (record, revision);
+        Ok(standing)
+    }
+
+    /// True when the operation is known to be taken back.
+    pub(crate) async fn is_undoing(&self) -> bool {
+        self.state.lock().await.0.journal().is_some_and(|journal| journal.undoing)
     }
 
     /// Changes the record, durably.
@@ -90,7 +110,7 @@ impl<R: Record> Hold<R> {
 
     /// From now on the operation is being taken back.
     pub(crate) async fn turn_back(&self) -> Result<()> {
-        if self.state.lock().await.0.journal().is_some_and(|journal| journal.undoing) {
+        if self.is_undoing().await {
             return Ok(());
         }
         self.save(|record| {

@@ -1,6 +1,6 @@
 //! Jobs: the operations that run in this process, and the memory of those that ended.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -154,8 +154,31 @@ pub(crate) struct Jobs {
 #[derive(Default)]
 struct Inner {
     running: HashMap<OperationId, Arc<Job>>,
+    /// Their journal is being written; nobody drives them yet, and nobody else may.
+    starting: HashSet<OperationId>,
     /// Oldest first.
     finished: VecDeque<Operation>,
+}
+
+/// Whether this process drives an operation.
+pub(crate) enum Found {
+    Running(Arc<Job>),
+    /// It will in a moment.
+    Starting,
+    /// It does not: the operation ended, or nobody drives it.
+    Unknown,
+}
+
+/// See [`Jobs::starting`].
+pub(crate) struct Starting<'a> {
+    jobs: &'a Jobs,
+    id: OperationId,
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.jobs.lock().starting.remove(&self.id);
+    }
 }
 
 impl Jobs {
@@ -176,6 +199,23 @@ impl Jobs {
 
     pub(crate) fn get(&self, id: &OperationId) -> Option<Arc<Job>> {
         self.lock().running.get(id).cloned()
+    }
+
+    /// Says that this process is about to write a journal and to drive it. Until the guard goes, a
+    /// record that shows the journal already is not taken for one that an earlier life left.
+    pub(crate) fn starting(&self, id: &OperationId) -> Starting<'_> {
+        self.lock().starting.insert(id.clone());
+        Starting { jobs: self, id: id.clone() }
+    }
+
+    /// What this process knows of the operation that a record names.
+    pub(crate) fn find(&self, id: &OperationId) -> Found {
+        let inner = self.lock();
+        match inner.running.get(id) {
+            Some(job) => Found::Running(job.clone()),
+            None if inner.starting.contains(id) => Found::Starting,
+            None => Found::Unknown,
+        }
     }
 
     /// Moves an ended job to the memory; answers those that no longer fit in it.

@@ -144,6 +144,8 @@ pub(crate) enum Work {
         request: MountRequest,
         new_publication: bool,
         new_attachment: bool,
+        /// Not of a mount that the record has already and that is only brought back.
+        new_mount: bool,
     },
     UnmountVolume {
         node: NodeId,

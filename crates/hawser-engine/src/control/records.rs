@@ -144,14 +144,15 @@ impl Records {
     /// Makes a name lead to an id, unless it leads to another; answers whom it leads to.
     pub(crate) async fn reserve_name(&self, of: &str, alias: &Alias, id: &str) -> Result<String> {
         let key = name_key(of, alias);
+        let record = NameRecord { id: id.to_owned() };
         loop {
-            let record = NameRecord { id: id.to_owned() };
-            if self.create(&key, &record).await?.is_some() {
-                return Ok(record.id);
-            }
-            // A conflict and then nothing there: the name was released in between.
+            // Looked up first, because it often leads there already: that is a read, where a create
+            // that conflicts waits for the flush of whatever else is being written.
             if let Some((holder, _)) = self.name(of, alias).await? {
                 return Ok(holder);
+            }
+            if self.create(&key, &record).await?.is_some() {
+                return Ok(record.id);
             }
         }
     }

@@ -9,12 +9,13 @@ use serde::de::IgnoredAny;
 use tracing::{info, warn};
 
 use hawser_core::Timestamp;
-use hawser_core::error::Result;
+use hawser_core::error::{Kind, Result};
 use hawser_core::event::EventKind;
 use hawser_core::id::{SnapshotId, VolumeId};
 use hawser_core::name::NodeId;
 use hawser_core::operation::Operation;
 use hawser_core::port::store::{Key, Prefix};
+use hawser_core::publication::Publication;
 
 use super::create::take_home;
 use super::driver::Driven;
@@ -38,7 +39,15 @@ struct Peek {
 struct PeekId {
     id: String,
     #[serde(default)]
-    publications: Vec<IgnoredAny>,
+    publications: Vec<Publication>,
+}
+
+impl PeekId {
+    fn published(self) -> impl Iterator<Item = (VolumeId, Publication)> {
+        let id = self.id.parse::<VolumeId>().ok();
+        let of = move |publication| Some((id.clone()?, publication));
+        self.publications.into_iter().filter_map(of)
+    }
 }
 
 /// Takes up what was cut off. Returns when everything is known that holds a record, so that
@@ -53,9 +62,7 @@ pub(crate) async fn start(world: &Arc<World>) -> Result<()> {
             if peek.journal.is_some() {
                 held.push(peek.object.id.clone());
             }
-            if !peek.object.publications.is_empty() {
-                published.push(peek.object.id);
-            }
+            published.extend(peek.object.published());
         })
         .await?;
     for (key, why) in unreadable {
@@ -64,7 +71,7 @@ pub(crate) async fn start(world: &Arc<World>) -> Result<()> {
     let mut lent = Vec::new();
     for id in held {
         let Ok(id) = id.parse::<VolumeId>() else { continue };
-        if let Some(Work::LendVolume { to }) = take_up_volume(world, &id).await? {
+        if let Some(Some(Work::LendVolume { to })) = legible(take_up_volume(world, &id).await)? {
             lent.push((id, to));
         }
     }
@@ -79,7 +86,7 @@ pub(crate) async fn start(world: &Arc<World>) -> Result<()> {
         .await?;
     for id in held {
         if let Ok(id) = id.parse::<SnapshotId>() {
-            take_up_snapshot(world, &id).await?;
+            legible(take_up_snapshot(world, &id).await)?;
         }
     }
     // Volumes still lent to one that has its own operation are released by that.
@@ -88,10 +95,22 @@ pub(crate) async fn start(world: &Arc<World>) -> Result<()> {
         world.tasks.spawn(async move { settle_loan(&world_of_task, &id, &to).await });
     }
     for id in world.nodes.ids().await? {
-        restore::after_reboot(world, &id, &published).await?;
+        restore::on_node(world, &id, &published).await?;
     }
     world.ready.store(true, Ordering::Release);
     Ok(())
+}
+
+/// One record that cannot be read keeps nobody from the others: `hawser doctor` names it.
+fn legible<T>(taken_up: Result<T>) -> Result<Option<T>> {
+    match taken_up {
+        Ok(taken_up) => Ok(Some(taken_up)),
+        Err(error) if error.kind() == Kind::Internal => {
+            warn!(error = %error.sentence(), "an operation is not taken up");
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// Remembers a node that dialled in, and brings back what a reboot of it took away.
@@ -100,12 +119,10 @@ pub(crate) async fn node_came(world: &Arc<World>, node: &NodeId) -> Result<()> {
     world
         .records
         .each::<Peek>(&VolumeRecord::prefix(), |peek, _| {
-            if !peek.object.publications.is_empty() {
-                published.push(peek.object.id);
-            }
+            published.extend(peek.object.published());
         })
         .await?;
-    restore::after_reboot(world, node, &published).await?;
+    restore::on_node(world, node, &published).await?;
     world.events.tell(EventKind::NodeChanged, node.as_str(), "dialled in");
     Ok(())
 }

@@ -20,7 +20,7 @@ use super::hold::Hold;
 use super::job::{Answer, Job};
 use super::record::{Journal, SnapshotRecord, VolumeRecord, Work, name_key};
 use super::start::{Begun, Decision, on_volume};
-use super::world::{Subject, World, at_provider as volume_at_provider, busy};
+use super::world::{Held, Subject, World, at_provider as volume_at_provider, busy};
 
 /// A snapshot as its provider knows it.
 pub(crate) fn at_provider(snapshot: &Snapshot) -> SnapshotAtProvider {
@@ -73,7 +73,7 @@ pub(crate) async fn begin_create(world: Arc<World>, request: SnapshotRequest) ->
     let _queue = world.names.lock(name_key("snapshot", &alias)).await;
     let (volume, _) = world.get_volume(&request.volume).await?;
     let by_name = SnapshotRef::Alias(alias.clone());
-    if let Some((record, revision)) = find(&world, &by_name).await? {
+    while let Some((record, revision)) = find(&world, &by_name).await? {
         let snapshot = &record.snapshot;
         if snapshot.volume != volume.volume.id {
             let message = format!(
@@ -88,11 +88,13 @@ pub(crate) async fn begin_create(world: Arc<World>, request: SnapshotRequest) ->
                 return Ok(Begun::Answer(Change::Already(answer)));
             }
             // Its operation is in the volume's record: joined below.
-            SnapshotState::Creating => {}
+            SnapshotState::Creating => break,
             SnapshotState::Deleting => {
-                world
-                    .join_or_busy(&record, revision, &subject(snapshot), &Work::CreateVolume)
-                    .await?;
+                let (about, work) = (subject(snapshot), Work::CreateVolume);
+                match world.join_or_busy(&record, revision, &about, &work).await? {
+                    Held::Stale => {}
+                    Held::Free | Held::Joined(_) => break,
+                }
             }
         }
     }
@@ -126,6 +128,7 @@ pub(crate) async fn forward(
 ) -> Result<Answer> {
     let volume = hold.record().await.volume;
     let ability = ability(world, &volume)?;
+    freeze::check_reachable(world, &volume).await?;
     let (mut record, revision) = reserve(world, &volume, ability, wanted).await?;
     freeze::freeze(world, &volume).await?;
     job.step("taking the snapshot");
@@ -207,9 +210,10 @@ pub(crate) async fn back(
 ) -> Result<()> {
     hold.turn_back().await?;
     let volume = hold.record().await.volume;
-    freeze::thaw(world, &volume).await?;
     let key = SnapshotRecord::key_of(id);
+    // Written before anything is frozen, and removed after everything is thawed.
     if let Some((record, revision)) = world.records.get::<SnapshotRecord>(&key).await? {
+        freeze::thaw(world, &volume).await?;
         ability(world, &volume)?.delete_snapshot(&at_provider(&record.snapshot)).await?;
         world.records.release_name("snapshot", alias, id.as_str()).await?;
         let _ = world.records.delete(&key, revision).await?;
@@ -225,8 +229,10 @@ pub(crate) async fn begin_delete(world: Arc<World>, snapshot: SnapshotRef) -> Re
         };
         let about = subject(&record.snapshot);
         let work = Work::DeleteSnapshot;
-        if let Some(job) = world.join_or_busy(&record, revision, &about, &work).await? {
-            return Ok(Begun::Job(job));
+        match world.join_or_busy(&record, revision, &about, &work).await? {
+            Held::Free => {}
+            Held::Joined(job) => return Ok(Begun::Job(job)),
+            Held::Stale => continue,
         }
         refuse_if_in_use(&world, &record).await?;
         let journal = world.journal(work);
@@ -234,7 +240,10 @@ pub(crate) async fn begin_delete(world: Arc<World>, snapshot: SnapshotRef) -> Re
         changed.snapshot.state = SnapshotState::Deleting;
         changed.journal = Some(journal.clone());
         let key = SnapshotRecord::key_of(&record.snapshot.id);
-        let Some(revision) = world.records.put(&key, &changed, revision).await? else { continue };
+        let _starting = world.jobs.starting(&journal.id);
+        let written = world.records.put(&key, &changed, revision).await;
+        let written = world.written::<SnapshotRecord>(written, &key, &journal.id, &about);
+        let Some(revision) = written? else { continue };
         if let Some(job) = world.launch(changed, revision, &journal, &about, false) {
             return Ok(Begun::Job(job));
         }

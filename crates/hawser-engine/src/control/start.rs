@@ -10,7 +10,7 @@ use hawser_core::volume::VolumeRef;
 
 use super::job::{Answer, Job};
 use super::record::{VolumeRecord, Work};
-use super::world::{Subject, World};
+use super::world::{Held, Subject, World};
 
 /// What came of a request at once.
 pub(crate) enum Begun {
@@ -60,8 +60,10 @@ pub(crate) async fn on_volume(
     loop {
         let (record, revision) = world.get_volume(&volume).await?;
         let subject = Subject::volume(&record.volume);
-        if let Some(job) = world.join_or_busy(&record, revision, &subject, &wanted).await? {
-            return Ok(Begun::Job(job));
+        match world.join_or_busy(&record, revision, &subject, &wanted).await? {
+            Held::Free => {}
+            Held::Joined(job) => return Ok(Begun::Job(job)),
+            Held::Stale => continue,
         }
         match decide(&record)? {
             Decision::Already(answer) => return Ok(Begun::Answer(Change::Already(answer))),
@@ -69,9 +71,10 @@ pub(crate) async fn on_volume(
                 let journal = world.journal(work);
                 changed.journal = Some(journal.clone());
                 let key = VolumeRecord::key_of(&changed.volume.id);
-                let Some(revision) = world.records.put(&key, &*changed, revision).await? else {
-                    continue;
-                };
+                let _starting = world.jobs.starting(&journal.id);
+                let written = world.records.put(&key, &*changed, revision).await;
+                let written = world.written::<VolumeRecord>(written, &key, &journal.id, &subject);
+                let Some(revision) = written? else { continue };
                 if let Some(job) = world.launch(*changed, revision, &journal, &subject, false) {
                     return Ok(Begun::Job(job));
                 }

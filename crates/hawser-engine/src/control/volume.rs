@@ -7,6 +7,7 @@ use hawser_core::change::Change;
 use hawser_core::error::{Error, Kind, Outcome, Result, ResultExt};
 use hawser_core::event::EventKind;
 use hawser_core::port::Progress;
+use hawser_core::port::provider::Provision;
 use hawser_core::size::ByteSize;
 use hawser_core::volume::{Volume, VolumeRef, VolumeState};
 
@@ -73,10 +74,10 @@ impl Driven for VolumeRecord {
                 let made = access::Made { publication: *new_publication, attachment: true };
                 access::take_back(world, hold, job, &request.node, made, None).await
             }
-            Work::MountVolume { request, new_publication, new_attachment } => {
+            Work::MountVolume { request, new_publication, new_attachment, new_mount } => {
                 let made =
                     access::Made { publication: *new_publication, attachment: *new_attachment };
-                let target = Some(request.target.as_path());
+                let target = new_mount.then_some(request.target.as_path());
                 access::take_back(world, hold, job, &request.node, made, target).await
             }
             Work::DeleteSnapshot | Work::LendVolume { .. } => Err(not_a_volume_operation(journal)),
@@ -110,13 +111,21 @@ pub(crate) async fn begin_delete(world: Arc<World>, volume: VolumeRef) -> Result
     if world.find_volume(&volume).await?.is_none() {
         return Ok(Begun::Answer(Change::Already(Answer::Nothing)));
     }
-    on_volume(world, volume, Work::DeleteVolume, |record| {
+    let begun = on_volume(world.clone(), volume.clone(), Work::DeleteVolume, |record| {
         refuse_if_published(&record.volume)?;
         let mut changed = record.clone();
         changed.volume.state = VolumeState::Deleting;
         Ok(Decision::Start(Work::DeleteVolume, Box::new(changed)))
-    })
-    .await
+    });
+    match begun.await {
+        // Somebody else's deletion came to its end meanwhile.
+        Err(error)
+            if error.kind() == Kind::NotFound && world.find_volume(&volume).await?.is_none() =>
+        {
+            Ok(Begun::Answer(Change::Already(Answer::Nothing)))
+        }
+        begun => begun,
+    }
 }
 
 fn refuse_if_published(volume: &Volume) -> Result<()> {
@@ -169,6 +178,7 @@ pub(crate) async fn begin_expand(
     size: ByteSize,
 ) -> Result<Begun> {
     let classes = world.clone();
+    let size = real_size(&world, &volume, size).await?;
     on_volume(world, volume, Work::ExpandVolume { size }, move |record| {
         let volume = &record.volume;
         let name = volume.display_name();
@@ -191,6 +201,20 @@ pub(crate) async fn begin_expand(
         Ok(Decision::Start(Work::ExpandVolume { size }, Box::new(record.clone())))
     })
     .await
+}
+
+/// The size that the provider makes of this one: a repetition of a request that was rounded up is no
+/// request for a smaller volume. What it cannot make as a volume is judged as it is.
+async fn real_size(world: &World, volume: &VolumeRef, size: ByteSize) -> Result<ByteSize> {
+    let volume = world.get_volume(volume).await?.0.volume;
+    let wanted = Provision {
+        id: volume.id,
+        size,
+        access: volume.access,
+        source: None,
+        parameters: volume.parameters,
+    };
+    Ok(world.provider(&volume.class)?.check(&wanted).await.unwrap_or(size))
 }
 
 async fn expand_forward(

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -21,10 +22,10 @@ use hawser_core::port::store::{Key, Revision};
 use hawser_core::port::{Nodes, Provider};
 use hawser_core::volume::{Volume, VolumeRef};
 
-use super::driver::{Driven, drive};
+use super::driver::{Driven, backoff, drive};
 use super::events::Events;
 use super::hold::{Hold, LEASE};
-use super::job::{Job, JobSpec, Jobs};
+use super::job::{Found, Job, JobSpec, Jobs};
 use super::names::NameLocks;
 use super::record::{Journal, VolumeRecord, Work};
 use super::records::Records;
@@ -137,7 +138,7 @@ impl World {
         }
     }
 
-    /// What holds this record, if anything does: the same request is joined (`Some`), another one is
+    /// What holds this record, if anything does: the same request is joined, another one is
     /// `Kind::Busy`. An operation that nobody drives is taken up first.
     pub(crate) async fn join_or_busy<R: Driven>(
         self: &Arc<Self>,
@@ -145,14 +146,30 @@ impl World {
         revision: Revision,
         subject: &Subject,
         wanted: &Work,
-    ) -> Result<Option<Arc<Job>>> {
-        let Some(journal) = record.journal() else { return Ok(None) };
-        let mut running = self.jobs.get(&journal.id);
-        if running.is_none() && self.may_take_over(journal) {
-            running = self.resume(record.clone(), revision, subject).await?;
-        }
+    ) -> Result<Held> {
+        let Some(journal) = record.journal() else { return Ok(Held::Free) };
+        let running = match self.jobs.find(&journal.id) {
+            Found::Running(job) => Some(job),
+            Found::Starting => {
+                // Between the write of its journal and its start there is no wait but the store's.
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                return Ok(Held::Stale);
+            }
+            // A lent volume is released by the volume it was lent to; see `recover`.
+            Found::Unknown if matches!(journal.work, Work::LendVolume { .. }) => None,
+            Found::Unknown if self.may_take_over(journal) => {
+                match self.resume(record.clone(), revision, subject).await? {
+                    Some(job) => Some(job),
+                    // It ended, or somebody else took it, since the record was read.
+                    None => return Ok(Held::Stale),
+                }
+            }
+            Found::Unknown => None,
+        };
         match running {
-            Some(job) if journal.work.same_request(wanted) && !journal.undoing => Ok(Some(job)),
+            Some(job) if journal.work.same_request(wanted) && !journal.undoing => {
+                Ok(Held::Joined(job))
+            }
             Some(_) | None => Err(busy(subject, journal)),
         }
     }
@@ -180,6 +197,7 @@ impl World {
         journal.holder = instance;
         journal.expires = now.saturating_add(LEASE).unwrap_or(now);
         let journal = journal.clone();
+        let _starting = self.jobs.starting(&journal.id);
         match self.records.put(&record.key(), &record, revision).await? {
             Some(revision) => Ok(self.launch(record, revision, &journal, subject, true)),
             None => Ok(None),
@@ -213,6 +231,51 @@ impl World {
         Some(job)
     }
 
+    /// After a write of a journal: what came of it; one that got no answer is looked after.
+    pub(crate) fn written<R: Driven>(
+        self: &Arc<Self>,
+        written: Result<Option<Revision>>,
+        key: &Key,
+        operation: &OperationId,
+        subject: &Subject,
+    ) -> Result<Option<Revision>> {
+        if written.as_ref().is_err_and(Error::is_unknown) {
+            self.adopt::<R>(key.clone(), operation.clone(), subject.clone());
+        }
+        written
+    }
+
+    /// Drives an operation whose journal may be in a record without anybody who drives it, if it is.
+    /// Until then the record would be held for nothing.
+    pub(crate) fn adopt<R: Driven>(
+        self: &Arc<Self>,
+        key: Key,
+        operation: OperationId,
+        subject: Subject,
+    ) {
+        let world = self.clone();
+        self.tasks.spawn(async move {
+            for number in 0_u32.. {
+                let taken = async {
+                    match world.records.get::<R>(&key).await? {
+                        Some((record, revision))
+                            if record.journal().is_some_and(|found| found.id == operation) =>
+                        {
+                            world.resume(record, revision, &subject).await.map(drop)
+                        }
+                        Some(_) | None => Ok(()),
+                    }
+                };
+                let Err(error) = taken.await else { return };
+                warn!(error = %error.sentence(), operation.id = %operation, "not taken up yet");
+                tokio::select! {
+                    () = world.stop.cancelled() => return,
+                    () = tokio::time::sleep(backoff(number)) => {}
+                }
+            }
+        });
+    }
+
     /// Writes a finished operation to the history, behind the caller's back: losing the last entries
     /// in a crash loses no work, only the memory of it.
     pub(crate) fn keep_history(
@@ -236,7 +299,18 @@ impl World {
     }
 }
 
+/// What holds a record.
+pub(crate) enum Held {
+    /// Nothing.
+    Free,
+    /// The same request.
+    Joined(Arc<Job>),
+    /// The record is not as it was read: to be read again.
+    Stale,
+}
+
 /// What an operation is about, for people.
+#[derive(Clone)]
 pub(crate) struct Subject {
     pub(crate) id: String,
     pub(crate) name: String,

@@ -182,10 +182,10 @@ impl Classify for NodeError {
 
     fn outcome(&self) -> Outcome {
         match self {
-            // mkfs ran, an unmount ran, or nobody knows what is left.
-            Self::MadeOtherwise { .. } | Self::MountedAgain { .. } | Self::Undo { .. } => {
-                Outcome::Unknown
-            }
+            // An unmount ran, or nobody knows what is left.
+            Self::MountedAgain { .. } | Self::Undo { .. } => Outcome::Unknown,
+            // mkfs ran, which the volume's record knows, and would do the same again.
+            Self::MadeOtherwise { .. } => Outcome::Nothing,
             Self::NoConnector { .. }
             | Self::NotKnown { .. }
             | Self::NotAttached { .. }

@@ -1,11 +1,11 @@
 //! Making this host and the file system see a larger volume.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use hawser_core::attach::{AttachRecord, Attached};
 use hawser_core::filesystem::FsKind;
 use hawser_core::id::PublicationId;
-use hawser_core::port::host::MountEntry;
+use hawser_core::port::host::{Content, HostMount, MountEntry, MountSource};
 use hawser_core::{ByteSize, Result};
 
 use super::NodeHalf;
@@ -38,11 +38,44 @@ impl NodeHalf {
             *size = there;
             self.registry.put(&record).await?;
         }
-        let table = self.host.mounts().await?;
+        let table = self.mount_missing(&record, &device).await?;
         if let Some((fs, target)) = growable(&record, &table) {
             self.host.grow_filesystem(&device, fs, &target).await?;
         }
         Ok(there)
+    }
+
+    /// Brings back mounts that the record has and the host has not, and answers the mount table. A
+    /// host that can grow a file system only while it is not mounted takes it off for a moment: a
+    /// process that dies in that moment leaves it off.
+    async fn mount_missing(&self, record: &AttachRecord, device: &Path) -> Result<Vec<MountEntry>> {
+        let table = self.host.mounts().await?;
+        let missing: Vec<_> = record
+            .mounts
+            .iter()
+            .filter(|mount| mount.ready && table::topmost(&table, &mount.target).is_none())
+            .collect();
+        if missing.is_empty() {
+            return Ok(table);
+        }
+        let Content::Filesystem { fs, .. } = self.host.probe(device).await? else {
+            return Ok(table);
+        };
+        if table::live(record, &table).is_empty() && !record.attach.read_only {
+            self.host.check_filesystem(device, fs).await?;
+        }
+        for mount in missing {
+            self.host.make_target(&mount.target).await?;
+            let request = HostMount {
+                source: MountSource::Device { device: device.to_owned(), fs },
+                target: mount.target.clone(),
+                read_only: mount.read_only,
+                flags: mount.flags.clone(),
+            };
+            self.host.mount(&request).await?;
+            tracing::info!(volume.id = %record.volume, target = %mount.target.display(), "mounted again");
+        }
+        self.host.mounts().await
     }
 }
 

@@ -28,11 +28,12 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use hawser_core::attach::{AttachRecord, Attached, Detach, Health};
+use hawser_core::attach::{AttachRecord, Attached, Detach, Health, NodeMount};
 use hawser_core::doctor::Finding;
 use hawser_core::id::{InstanceId, PublicationId};
 use hawser_core::name::NodeId;
 use hawser_core::node::NodeRecord;
+use hawser_core::port::host::MountEntry;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Host, Node, Registry};
@@ -80,16 +81,18 @@ impl NodeHalf {
         Self { id, instance, host, connectors, registry, gates, frozen }
     }
 
-    /// Sets right what an earlier process of this instance left: thaws what it had frozen, and
-    /// forgets devices and mounts that went with an earlier boot. To be called once, before work
-    /// is taken. Every record is tried; the error names all that failed.
+    /// Sets right what an earlier process of this instance left: thaws what it had frozen, forgets
+    /// devices and mounts that went with an earlier boot, and takes note of mounts that are not
+    /// there any more, so that they can be made again. To be called once, before work is taken.
+    /// Every record is tried; the error names all that failed.
     pub async fn recover(&self) -> Result<()> {
         let boot = self.host.facts().await?.boot_id;
         let records = self.registry.list().await?.records;
         let ours: Vec<_> = records.into_iter().filter(|r| r.instance == self.instance).collect();
+        let table = self.host.mounts().await?;
         let (mut failed, mut first) = (Vec::new(), None);
         for record in &ours {
-            if let Err(error) = self.recover_one(&boot, record).await {
+            if let Err(error) = self.recover_one(&boot, record, &table).await {
                 failed.push(format!("{}: {}", record.publication, error.sentence()));
                 first.get_or_insert(error.kind());
             }
@@ -100,9 +103,15 @@ impl NodeHalf {
         }
     }
 
-    async fn recover_one(&self, boot: &str, record: &AttachRecord) -> Result<()> {
+    async fn recover_one(
+        &self,
+        boot: &str,
+        record: &AttachRecord,
+        table: &[MountEntry],
+    ) -> Result<()> {
         // Most records need nothing, and then nobody is made to wait for their locks.
-        if record.boot_id == boot && record.frozen.is_none() {
+        let lost = record.mounts.iter().any(|mount| is_lost(record, mount, table));
+        if record.boot_id == boot && record.frozen.is_none() && !lost {
             return Ok(());
         }
         let _alone = self.gates.enter(self.registry.as_ref(), &record.publication).await?;
@@ -110,8 +119,23 @@ impl NodeHalf {
         if record.frozen.is_some() && self.claim_frozen(&record.publication).await? {
             self.thaw_record(&mut record).await?;
         }
+        let table = self.host.mounts().await?;
+        let lost = |mount: &NodeMount| is_lost(&record, mount, &table);
+        let lost: Vec<bool> = record.mounts.iter().map(lost).collect();
+        if lost.contains(&true) {
+            for (mount, lost) in record.mounts.iter_mut().zip(lost) {
+                mount.ready &= !lost;
+            }
+            self.registry.put(&record).await?;
+        }
         Ok(())
     }
+}
+
+/// True when a mount that was made is not there: it was taken off by hand, or for a moment by a
+/// process that died in that moment.
+fn is_lost(record: &AttachRecord, mount: &NodeMount, table: &[MountEntry]) -> bool {
+    mount.ready && !table::is_below(record.attached.as_ref(), table, &mount.target)
 }
 
 #[async_trait]

@@ -57,6 +57,12 @@ pub(super) fn ours<'a>(
     topmost(table, target).filter(|entry| shows(attached, entry, table))
 }
 
+/// True when what is attached is mounted at a target, seen or covered by others.
+pub(super) fn is_below(attached: Option<&Attached>, table: &[MountEntry], target: &Path) -> bool {
+    let Some(attached) = attached else { return false };
+    table.iter().any(|entry| entry.target == target && shows(attached, entry, table))
+}
+
 /// The recorded mounts that are really there.
 pub(super) fn live<'a>(
     record: &AttachRecord,
@@ -73,4 +79,41 @@ pub(super) fn live<'a>(
 /// An entry in words, for refusals.
 pub(super) fn describe(entry: &MountEntry) -> String {
     format!("{} {:?} of {}", entry.fs_type, entry.root, entry.source)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: u64, source: &str) -> MountEntry {
+        MountEntry {
+            id,
+            parent: 1,
+            device: (7, 0),
+            root: "/".into(),
+            target: "/mnt/data".into(),
+            options: Vec::new(),
+            propagation: Vec::new(),
+            fs_type: "ext4".into(),
+            source: source.into(),
+            super_options: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_covered_mount_is_below_and_not_seen() {
+        let attached = Attached::Block {
+            device: "/dev/loop7".into(),
+            identity: None,
+            size: hawser_core::ByteSize::mib(1),
+        };
+        let target = Path::new("/mnt/data");
+        let covered = [entry(2, "/dev/loop7"), entry(3, "/dev/sdb")];
+        let strangers = [entry(3, "/dev/sdb")];
+
+        assert!(is_below(Some(&attached), &covered, target));
+        assert!(!shows(&attached, topmost(&covered, target).unwrap(), &covered));
+        assert!(!is_below(Some(&attached), &strangers, target));
+        assert!(!is_below(None, &covered, target));
+    }
 }

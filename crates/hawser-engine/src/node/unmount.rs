@@ -20,11 +20,14 @@ impl NodeHalf {
             return Ok(Change::Already(()));
         };
         let table = self.host.mounts().await?;
-        let Some(top) = table::topmost(&table, target) else {
+        if !table::is_below(record.attached.as_ref(), &table, target) {
+            // Nothing of ours is there; what others have mounted there is theirs.
             self.forget_mount(&mut record, target).await?;
             return Ok(Change::Already(()));
-        };
-        if table::ours(&record, &table, target).is_none() {
+        }
+        if let Some(top) = table::topmost(&table, target)
+            && table::ours(&record, &table, target).is_none()
+        {
             let (target, found) = (target.to_owned(), table::describe(top));
             return Err(NodeError::Stranger { target, found }.into());
         }

@@ -59,6 +59,21 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Stall<S> {
         self.watch(context, progress)
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffers: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let progress = Pin::new(&mut self.stream).poll_write_vectored(context, buffers);
+        self.watch(context, progress)
+    }
+
+    // Where this says no, hyper copies each answer into a buffer that the connection keeps for its
+    // life: 600 KiB for every caller that ever listed 1000 volumes.
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let progress = Pin::new(&mut self.stream).poll_flush(context);
         self.watch(context, progress)

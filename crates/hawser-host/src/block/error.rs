@@ -144,13 +144,14 @@ impl Classify for BlockError {
 
     fn outcome(&self) -> Outcome {
         match self {
-            // The kernel has it down to be cleared, and a tool that failed may have written.
-            Self::StillThere { .. }
-            | Self::MountAgain { .. }
-            | Self::Make { .. }
-            | Self::Damaged { .. }
-            | Self::Check { .. }
-            | Self::Grow { .. } => Outcome::Unknown,
+            // The kernel has it down to be cleared, and what was taken off is not back.
+            Self::StillThere { .. } | Self::MountAgain { .. } => Outcome::Unknown,
+            // A tool that has ended says that it failed, and will say so again: nobody is to wait
+            // for another answer. What it wrote is a repair, a part of the growth, or a torso that
+            // the volume's record knows of.
+            Self::Make { .. } | Self::Damaged { .. } | Self::Check { .. } | Self::Grow { .. } => {
+                Outcome::Nothing
+            }
             Self::Mount(source) | Self::NotWhileMounted { source, .. } => source.outcome(),
             Self::Exec(source) => source.outcome(),
             Self::Worker(source) => source.outcome(),

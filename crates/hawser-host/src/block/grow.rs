@@ -45,8 +45,24 @@ pub(crate) fn begin(device: &Path, fs: FsKind, mounted: &Path) -> Result<Step, B
     };
     match fs {
         FsKind::Ext4 => grow_ext4(device, entry),
-        FsKind::Xfs | FsKind::Btrfs => Ok(Step::Tool { blocks: blocks(mounted)? }),
+        FsKind::Xfs => Ok(Step::Tool { blocks: blocks(mounted)? }),
+        // The kernel refuses every size below 256 MiB, also the one that it has.
+        FsKind::Btrfs if fills_device(device, mounted)? => Ok(Step::Done(Change::Already(()))),
+        FsKind::Btrfs => Ok(Step::Tool { blocks: blocks(mounted)? }),
     }
+}
+
+/// True when a mounted btrfs is as large as its device, apart from the rest of a sector.
+fn fills_device(device: &Path, mounted: &Path) -> Result<bool, BlockError> {
+    /// The largest sector of a btrfs is the largest page of any machine.
+    const SECTOR: u64 = 64 << 10;
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let node = open(device, flags, Mode::empty())
+        .map_err(|source| BlockError::Open { path: device.to_owned(), source })?;
+    let there = size::of_open(&node, device)?.get();
+    let stat =
+        statvfs(mounted).map_err(|source| BlockError::Size { path: mounted.to_owned(), source })?;
+    Ok(stat.f_blocks.saturating_mul(stat.f_frsize).saturating_add(SECTOR) > there)
 }
 
 /// The tool that goes on where the kernel cannot.

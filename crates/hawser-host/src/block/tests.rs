@@ -1,8 +1,8 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::{Arg, Content, Tool, ToolOutput};
-use hawser_core::{Change, Classify, Kind};
+use hawser_core::{Change, Classify, Kind, Outcome};
 use proptest::prelude::*;
 use uuid::Uuid;
 
@@ -105,6 +105,20 @@ fn exit_codes_of_e2fsck_are_told_apart() {
     }
     for code in [16, 32, 128] {
         assert_eq!(verdict(code).unwrap_err().kind(), Kind::Unavailable);
+    }
+}
+
+#[test]
+fn a_tool_that_failed_has_answered() {
+    let device = PathBuf::from("/dev/loop7");
+    let damaged = fsck::verdict(&device, FsKind::Ext4, &said(4, "", "bad")).unwrap_err();
+    let source = said(1, "", "bad").failed();
+    let grown =
+        BlockError::Grow { fs: FsKind::Xfs, device: device.clone(), source: source.clone() };
+    let made = BlockError::Make { fs: FsKind::Xfs, device, source };
+
+    for error in [damaged, grown, made] {
+        assert_eq!(error.outcome(), Outcome::Nothing, "{error}");
     }
 }
 

@@ -65,7 +65,7 @@ fn configure(context: &OwnedFd, device: &Path, options: &Options) -> Result<(), 
             None => fsconfig_set_flag(context, key.as_str())?,
         }
     }
-    if options.read_only {
+    if options.read_only && !options.written_elsewhere {
         // The file system itself, not only this mount: it must not write to the device either.
         fsconfig_set_flag(context, "ro")?;
     }

@@ -57,7 +57,7 @@ impl Drop for Claim<'_> {
 
 /// Mounts what `request` says. Blocks: for workers only.
 pub(crate) fn mount(claims: &Claims, request: &HostMount) -> Result<Change<()>, MountError> {
-    let options = Options::parse(request)?;
+    let mut options = Options::parse(request)?;
     let folder = target::open_folder(&request.target)?;
     let path = target::real_path(&folder, &request.target)?;
     let _claim = claims.claim(&path)?;
@@ -69,7 +69,11 @@ pub(crate) fn mount(claims: &Claims, request: &HostMount) -> Result<Change<()>, 
     }
     match &request.source {
         MountSource::Device { device, fs } => {
-            device_number(device)?;
+            let number = device_number(device)?;
+            // One file system cannot be writable and read-only; two mounts of it can.
+            options.written_elsewhere = table.iter().any(|entry| {
+                shows(entry, number) && !entry.super_options.iter().any(|option| option == "ro")
+            });
             attach::device(device, *fs, folder.as_fd(), &path, &options)?;
         }
         MountSource::Bind { path: source } => {
@@ -78,6 +82,14 @@ pub(crate) fn mount(claims: &Claims, request: &HostMount) -> Result<Change<()>, 
         }
     }
     Ok(Change::Made(()))
+}
+
+/// True when the mount is of the device with this number.
+fn shows(entry: &MountEntry, number: (u32, u32)) -> bool {
+    // btrfs shows a device number of its own making; its source tells the real one.
+    entry.device == number
+        || (entry.device.0 == 0
+            && device_number(Path::new(&entry.source)).is_ok_and(|own| own == number))
 }
 
 /// What is mounted there now, against what is asked for.
@@ -91,11 +103,7 @@ fn compare(
     let open = |path: &Path, source| MountError::Open { path: path.to_owned(), source };
     let (same, read_only) = match &request.source {
         MountSource::Device { device, .. } => {
-            let number = device_number(device)?;
-            // btrfs shows a device number of its own making; its source tells the real one.
-            let same = entry.device == number
-                || (entry.device.0 == 0
-                    && device_number(Path::new(&entry.source)).is_ok_and(|own| own == number));
+            let same = shows(entry, device_number(device)?);
             (same && entry.root == Path::new("/"), entry.read_only())
         }
         MountSource::Bind { path } => {

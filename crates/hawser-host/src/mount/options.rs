@@ -43,6 +43,8 @@ const OTHER_DEVICES: [&str; 6] =
 pub(super) struct Options {
     /// No writes: asked for by the request or by an option.
     pub(super) read_only: bool,
+    /// Only through this mount: the file system is mounted for writing elsewhere.
+    pub(super) written_elsewhere: bool,
     /// Of the mount, for the new interface.
     pub(super) attributes: MountAttrFlags,
     /// Of the mount, for mount(2).
@@ -56,6 +58,7 @@ impl Options {
     pub(super) fn parse(request: &HostMount) -> Result<Self, MountError> {
         let mut options = Self {
             read_only: request.read_only,
+            written_elsewhere: false,
             attributes: MountAttrFlags::empty(),
             flags: MountFlags::empty(),
             filesystem: Vec::new(),

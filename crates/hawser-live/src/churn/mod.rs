@@ -65,14 +65,20 @@ pub struct Tally {
 impl Tally {
     /// One line.
     pub fn line(&self) -> String {
-        let all: u64 = self.acknowledged.values().sum();
-        let each: Vec<String> =
-            self.acknowledged.iter().map(|(word, count)| format!("{word} {count}")).collect();
+        let counted = Action::WORDS.iter().filter_map(|word| {
+            let count = self.acknowledged.get(word)?;
+            Some((format!("{word} {count}"), count))
+        });
+        let (each, counts): (Vec<String>, Vec<u64>) = counted.unzip();
+        let other = |word| self.acknowledged.get(word).copied().unwrap_or_default();
         format!(
-            "kills {} ({} during start-up), operations acknowledged {all} ({}), cut off {}: {} made, {} not made; lost 0, leaked 0",
+            "kills {} ({} during start-up), operations acknowledged {} ({}), files written {}, volumes read back {}, operations cut off {} ({} made, {} not made); lost 0, half-made 0, leaked 0",
             self.kills,
             self.kills_at_start,
+            counts.iter().sum::<u64>(),
             each.join(", "),
+            other("write"),
+            other("verified"),
             self.made + self.undone,
             self.made,
             self.undone

@@ -39,6 +39,7 @@ pub(super) fn record() -> VolumeRecord {
                 },
                 new_publication: true,
                 new_attachment: true,
+                new_mount: true,
             },
             holder: InstanceId::generate(),
             expires: Timestamp::UNIX_EPOCH,

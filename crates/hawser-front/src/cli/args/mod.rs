@@ -30,6 +30,10 @@ pub struct Global {
     #[arg(long, global = true, env = "HAWSER_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 
+    /// A PEM file with the certificates to trust; needed for an https server.
+    #[arg(long, global = true, env = "HAWSER_CA_FILE", value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+
     /// How results are printed.
     #[arg(
         id = "output",
