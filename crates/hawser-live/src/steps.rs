@@ -337,7 +337,9 @@ async fn cancelled(rig: &Rig, life: &Life, name: &str, step: Step) -> Result<()>
     rig.host.forget_calls();
     rig.host.hang_always("copy_file");
     let cancel = async {
+        let deadline = tokio::time::Instant::now() + Duration::from_secs(20);
         while !rig.host.calls().iter().any(|call| call.method == "copy_file") {
+            assert!(tokio::time::Instant::now() < deadline, "{name}: no copy was begun");
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let all = PageRequest::largest();

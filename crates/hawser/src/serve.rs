@@ -145,18 +145,21 @@ fn announce(settings: &Settings, with_node: bool) {
     }
 }
 
-/// Returns at SIGTERM or Ctrl-C.
-async fn asked_to_stop() {
+/// Ends at SIGTERM or Ctrl-C. Both are heard from the call on, not from the first poll: a server
+/// that has answered somebody must stop in order when it is told to.
+fn asked_to_stop() -> impl Future<Output = ()> + Send {
     let terminate = signal(SignalKind::terminate());
     let interrupt = signal(SignalKind::interrupt());
-    match (terminate, interrupt) {
-        (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        },
-        (Err(error), _) | (_, Err(error)) => {
-            warn!(%error, "signals cannot be heard; stop this process by killing it");
-            std::future::pending().await
+    async move {
+        match (terminate, interrupt) {
+            (Ok(mut terminate), Ok(mut interrupt)) => tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            },
+            (Err(error), _) | (_, Err(error)) => {
+                warn!(%error, "signals cannot be heard; stop this process by killing it");
+                std::future::pending().await
+            }
         }
     }
 }
