@@ -333,6 +333,10 @@ async fn labels_are_changed_and_select() {
     let filter = VolumeFilter { labels, ..VolumeFilter::default() };
     let found = stage.life.control.list_volumes(&filter, &PageRequest::default()).await.unwrap();
     assert_eq!(found.items.iter().map(Volume::display_name).collect::<Vec<_>>(), ["a"]);
+    let all = PageRequest::largest();
+    let listed = stage.life.control.list_operations(&OperationFilter::default(), &all).await;
+    let newest = &listed.unwrap().items[0];
+    assert_eq!((newest.kind, newest.subject_name.as_str()), (OperationKind::LabelVolume, "a"));
 }
 
 #[tokio::test]

@@ -225,7 +225,8 @@ pub(crate) fn backoff(number: u32) -> Duration {
     Duration::from_secs(1 << number.min(6)).min(Duration::from_secs(60))
 }
 
-fn end(world: &Arc<World>, job: &Arc<Job>, result: Result<Answer>) {
+/// Tells everybody who waits, and remembers it.
+pub(crate) fn end(world: &Arc<World>, job: &Arc<Job>, result: Result<Answer>) {
     let outcome = match &result {
         Ok(_) => {
             info!("done");
@@ -239,9 +240,7 @@ fn end(world: &Arc<World>, job: &Arc<Job>, result: Result<Answer>) {
     let phase = Phase::Done(result.map_err(|error| Failure::from(&error)), Timestamp::now());
     job.set(phase);
     let (operation, forgotten) = world.jobs.retire(job);
-    if job.kind != OperationKind::LendVolume {
-        world.keep_history(operation, forgotten);
-    }
+    world.keep_history(operation, forgotten);
     world.events.tell(
         EventKind::OperationFinished,
         job.id.as_str(),

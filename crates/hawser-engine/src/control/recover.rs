@@ -127,12 +127,19 @@ pub(crate) async fn node_came(world: &Arc<World>, node: &NodeId) -> Result<()> {
     Ok(())
 }
 
-async fn remember_history(world: &World) -> Result<()> {
+/// Takes the newest finished operations into memory; what a crash left beyond them goes.
+async fn remember_history(world: &Arc<World>) -> Result<()> {
     let mut operations: Vec<Operation> = Vec::new();
     let history = Prefix::below(&["operation"]);
     world.records.each(&history, |operation, _| operations.push(operation)).await?;
     let excess = operations.len().saturating_sub(REMEMBERED);
     world.jobs.remember(operations.split_off(excess));
+    let world_of_task = world.clone();
+    world.tasks.spawn(async move {
+        for old in operations {
+            world_of_task.forget_history(&old.id).await;
+        }
+    });
     Ok(())
 }
 

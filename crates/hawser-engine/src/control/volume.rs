@@ -3,17 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use hawser_core::Timestamp;
 use hawser_core::change::Change;
 use hawser_core::error::{Error, Kind, Outcome, Result, ResultExt};
 use hawser_core::event::EventKind;
+use hawser_core::id::OperationId;
+use hawser_core::operation::OperationKind;
 use hawser_core::port::Progress;
 use hawser_core::port::provider::Provision;
 use hawser_core::size::ByteSize;
 use hawser_core::volume::{Volume, VolumeRef, VolumeState};
 
-use super::driver::Driven;
+use super::driver::{Driven, end};
 use super::hold::Hold;
-use super::job::{Answer, Job};
+use super::job::{Answer, Job, JobSpec};
 use super::record::{Journal, VolumeRecord, Work};
 use super::start::{Begun, Decision, on_volume};
 use super::world::{Subject, World, at_provider, busy};
@@ -261,7 +264,7 @@ async fn expand_forward(
     Ok(Answer::Volume(Box::new(hold.record().await.view())))
 }
 
-/// Changes labels: one write, so no journal.
+/// Changes labels: one write, which is its own journal. It is listed like any other operation.
 pub(crate) async fn label(
     world: Arc<World>,
     volume: VolumeRef,
@@ -289,6 +292,17 @@ pub(crate) async fn label(
     if made {
         let id = record.volume.id.as_str();
         world.events.tell(EventKind::VolumeChanged, id, "labels were changed");
+        let subject = Subject::volume(&record.volume);
+        if let Some(job) = world.jobs.start(JobSpec {
+            id: OperationId::generate(),
+            kind: OperationKind::LabelVolume,
+            subject: subject.id,
+            subject_name: subject.name,
+            started: Timestamp::now(),
+            resumed: false,
+        }) {
+            end(&world, &job, Ok(answer.clone()));
+        }
         return Ok(Begun::Answer(Change::Made(answer)));
     }
     Ok(Begun::Answer(Change::Already(answer)))

@@ -290,12 +290,17 @@ impl World {
                 warn!(error = %error.sentence(), "a finished operation was not recorded");
             }
             for old in forgotten {
-                let key = history_key(&old);
-                if let Ok(Some((_, revision))) = world.records.get::<Operation>(&key).await {
-                    let _ = world.records.delete(&key, revision).await;
-                }
+                world.forget_history(&old).await;
             }
         });
+    }
+
+    /// Removes a finished operation from the history; one that stays is removed at the next start.
+    pub(crate) async fn forget_history(&self, id: &OperationId) {
+        let key = history_key(id);
+        if let Ok(Some((_, revision))) = self.records.get::<Operation>(&key).await {
+            let _ = self.records.delete(&key, revision).await;
+        }
     }
 }
 
