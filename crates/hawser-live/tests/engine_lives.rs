@@ -114,7 +114,12 @@ fn a_file_system_that_was_off_for_growing_when_the_server_died_comes_back() {
     });
 
     machine.life(async |stage| {
-        stage.until_mounted(&["a"]).await;
+        stage.until_free("a").await;
+        let (mounts, target) = (stage.rig.host.snapshot().mounts, stage.target("a"));
+        assert!(
+            mounts.iter().any(|mount| mount.target == target),
+            "the expansion ended without it"
+        );
         stage.assert_healthy().await;
     });
 }

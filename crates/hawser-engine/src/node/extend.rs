@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use hawser_core::attach::{AttachRecord, Attached};
+use hawser_core::attach::{AttachRecord, Attached, NodeMount};
 use hawser_core::filesystem::FsKind;
 use hawser_core::id::PublicationId;
 use hawser_core::port::host::{Content, HostMount, MountEntry, MountSource};
@@ -38,7 +38,7 @@ impl NodeHalf {
             *size = there;
             self.registry.put(&record).await?;
         }
-        let table = self.mount_missing(&record, &device).await?;
+        let table = self.mount_missing(&mut record, &device).await?;
         if let Some((fs, target)) = growable(&record, &table) {
             self.host.grow_filesystem(&device, fs, &target).await?;
         }
@@ -47,15 +47,15 @@ impl NodeHalf {
 
     /// Brings back mounts that the record has and the host has not, and answers the mount table. A
     /// host that can grow a file system only while it is not mounted takes it off for a moment: a
-    /// process that dies in that moment leaves it off.
-    async fn mount_missing(&self, record: &AttachRecord, device: &Path) -> Result<Vec<MountEntry>> {
+    /// process that dies in that moment leaves it off, and the next one marks it as not ready.
+    async fn mount_missing(
+        &self,
+        record: &mut AttachRecord,
+        device: &Path,
+    ) -> Result<Vec<MountEntry>> {
         let table = self.host.mounts().await?;
-        let missing: Vec<_> = record
-            .mounts
-            .iter()
-            .filter(|mount| mount.ready && table::topmost(&table, &mount.target).is_none())
-            .collect();
-        if missing.is_empty() {
+        let is_missing = |mount: &NodeMount| table::topmost(&table, &mount.target).is_none();
+        if !record.mounts.iter().any(is_missing) {
             return Ok(table);
         }
         let Content::Filesystem { fs, .. } = self.host.probe(device).await? else {
@@ -64,7 +64,7 @@ impl NodeHalf {
         if table::live(record, &table).is_empty() && !record.attach.read_only {
             self.host.check_filesystem(device, fs).await?;
         }
-        for mount in missing {
+        for mount in record.mounts.iter_mut().filter(|mount| is_missing(mount)) {
             self.host.make_target(&mount.target).await?;
             let request = HostMount {
                 source: MountSource::Device { device: device.to_owned(), fs },
@@ -73,8 +73,10 @@ impl NodeHalf {
                 flags: mount.flags.clone(),
             };
             self.host.mount(&request).await?;
+            mount.ready = true;
             tracing::info!(volume.id = %record.volume, target = %mount.target.display(), "mounted again");
         }
+        self.registry.put(record).await?;
         self.host.mounts().await
     }
 }
