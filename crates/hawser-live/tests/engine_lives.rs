@@ -198,3 +198,27 @@ fn what_was_unmounted_by_hand_is_mounted_again_at_the_next_start() {
         stage.assert_healthy().await;
     });
 }
+
+#[test]
+fn a_copy_of_a_volume_that_grew_in_the_meantime_is_as_large_as_it() {
+    let machine = Machine::new();
+    machine.life(async |stage| {
+        stage.volume("v").await;
+        let mut copy = request("copy", 0);
+        (copy.size, copy.source) = (None, Some(SourceRef::Volume(by_name("v"))));
+        // The copy is recorded with the size of now, and has not begun when its source grows.
+        stage.store.strike_once(|method, key, _| {
+            (method == "create" && key.as_str().starts_with("name/")).then_some(Strike::Silent)
+        });
+        let control = &stage.life.control;
+        let begun = tokio::time::timeout(SHORT, control.create_volume(copy, WAIT)).await;
+        assert!(begun.is_err(), "the store never answered");
+        control.expand_volume(&by_name("v"), ByteSize::mib(32), WAIT).await.unwrap();
+    });
+
+    machine.life(async |stage| {
+        stage.until_free("copy").await;
+        assert_eq!(stage.get("copy").await.size, ByteSize::mib(32));
+        stage.assert_healthy().await;
+    });
+}

@@ -12,7 +12,7 @@ use hawser_core::filesystem::{Filesystem, FormatState};
 use hawser_core::id::{SnapshotId, VolumeId};
 use hawser_core::name::Alias;
 use hawser_core::port::Progress;
-use hawser_core::port::provider::{Provision, ProvisionSource, SnapshotAtProvider, filesystem_of};
+use hawser_core::port::provider::{Provision, ProvisionSource, filesystem_of};
 use hawser_core::size::ByteSize;
 use hawser_core::snapshot::SnapshotState;
 use hawser_core::volume::{Source, SourceRef, Volume, VolumeRequest, VolumeState};
@@ -278,6 +278,7 @@ pub(crate) async fn forward(
         Some(Source::Snapshot(id)) => Some(hold_snapshot(world, hold, id).await?),
         Some(Source::Volume(id)) => Some(lend(world, hold, id).await?),
     };
+    let volume = hold.record().await.volume;
     job.step(if source.is_some() { "copying" } else { "making the volume" });
     let wanted = Provision {
         id: volume.id.clone(),
@@ -341,9 +342,8 @@ async fn hold_snapshot(
     let Some(record) = held else {
         return Err(Error::new(Kind::NotFound, format!("the source, snapshot {id}, is gone")));
     };
-    copy_content(hold, record.snapshot.filesystem.clone()).await?;
-    let snapshot = super::snapshot::at_provider(&record.snapshot);
-    Ok(ProvisionSource::Snapshot(SnapshotAtProvider { ..snapshot }))
+    follow_source(hold, record.snapshot.filesystem.clone(), record.snapshot.size).await?;
+    Ok(ProvisionSource::Snapshot(super::snapshot::at_provider(&record.snapshot)))
 }
 
 /// Holds a volume still while another is copied from it.
@@ -374,20 +374,30 @@ async fn lend(
         return Err(Error::new(Kind::NotFound, format!("the source, volume {id}, is gone")));
     };
     freeze::freeze(world, &source).await?;
-    copy_content(hold, source.filesystem.clone()).await?;
+    follow_source(hold, source.filesystem.clone(), source.size).await?;
     Ok(ProvisionSource::Volume(at_provider(&source)))
 }
 
 /// What is inside a copy is what was inside its source; a source that was never formatted gives a
-/// blank copy, which keeps the UUID that was chosen for it.
-async fn copy_content(hold: &Hold<VolumeRecord>, inside: Option<Filesystem>) -> Result<()> {
-    let known = hold.record().await.volume.filesystem;
-    match inside {
-        Some(inside) if inside.state != FormatState::Never && known.as_ref() != Some(&inside) => {
-            hold.save(|record| record.volume.filesystem = Some(inside)).await
-        }
-        Some(_) | None => Ok(()),
+/// blank copy, which keeps the UUID that was chosen for it. A source that was expanded after the
+/// copy was asked for gives a larger copy.
+async fn follow_source(
+    hold: &Hold<VolumeRecord>,
+    inside: Option<Filesystem>,
+    size: ByteSize,
+) -> Result<()> {
+    let known = hold.record().await.volume;
+    let inside = inside.filter(|inside| inside.state != FormatState::Never);
+    let inside = inside.or(known.filesystem.clone());
+    let size = size.max(known.size);
+    if inside == known.filesystem && size == known.size {
+        return Ok(());
     }
+    hold.save(|record| {
+        record.volume.filesystem = inside;
+        record.volume.size = size;
+    })
+    .await
 }
 
 /// Lets go of the source, whatever it is and whether or not it was held.
