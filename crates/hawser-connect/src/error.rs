@@ -1,33 +1,9 @@
-//! What can go wrong with the files that this host's processes share: records and locks.
+//! What can go wrong with the records that this host's processes share.
 
 use std::io;
 use std::path::PathBuf;
 
 use hawser_core::{Classify, Kind, Outcome};
-
-/// Why a lock could not be taken.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum LockError {
-    /// The folder of the lock files cannot be made.
-    #[error("making the folder of lock files {}", .path.display())]
-    Folder { path: PathBuf, source: io::Error },
-    /// A lock file cannot be opened or locked.
-    #[error("taking the lock file {}", .path.display())]
-    Take { path: PathBuf, source: io::Error },
-    /// The waiting thread cannot be started, or died.
-    #[error("waiting for the lock file {}", .path.display())]
-    Wait { path: PathBuf, source: io::Error },
-}
-
-impl Classify for LockError {
-    fn kind(&self) -> Kind {
-        match self {
-            Self::Folder { source, .. } | Self::Take { source, .. } | Self::Wait { source, .. } => {
-                kind_of(source)
-            }
-        }
-    }
-}
 
 /// Why the registry could not do something.
 #[derive(Debug, thiserror::Error)]

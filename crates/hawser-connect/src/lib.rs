@@ -13,19 +13,30 @@
 //! A protocol is added by a folder, its `mod` line and its table line below.
 
 mod error;
+mod layers;
+mod library;
 mod local;
-mod lock;
+mod nbd;
+mod nfs;
+pub mod node;
+mod nvmeof;
+mod properties;
 mod record_file;
 mod registry;
+mod shared;
 
 use hawser_core::connection::Protocol;
 use hawser_core::port::Connector;
 
+pub use hawser_host::HostSettings;
+pub use library::open;
 pub use local::Local;
 pub use registry::FileRegistry;
+use shared::remote_fs::Remote;
 
 /// Every connector that is built in.
-pub static CONNECTORS: &[&dyn Connector] = &[&local::Local];
+pub static CONNECTORS: &[&dyn Connector] =
+    &[&local::Local, &nbd::Nbd, &nvmeof::Nvmeof, &Remote(nfs::Nfs)];
 
 /// The connector that answers to a protocol.
 pub fn find(protocol: &Protocol) -> Option<&'static dyn Connector> {

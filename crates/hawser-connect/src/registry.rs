@@ -7,15 +7,16 @@
 use std::path::{Path, PathBuf};
 
 use async_trait::async_trait;
+use hawser_core::Change;
 use hawser_core::attach::AttachRecord;
 use hawser_core::error::Result;
 use hawser_core::id::PublicationId;
 use hawser_core::port::Registry;
+use hawser_core::port::kernel::{LockMode, Locks};
 use hawser_core::port::registry::{LockGuard, Registered};
-use hawser_core::{Change, Error};
+use hawser_host::FileLocks;
 
 use crate::error::RegistryError;
-use crate::lock::Locks;
 use crate::record_file as file;
 
 /// Records below `<run_dir>/attachments/`, locks in a folder of their own.
@@ -23,7 +24,7 @@ use crate::record_file as file;
 /// Works unprivileged, with any two folders. All processes that share devices must use the same two.
 pub struct FileRegistry {
     dir: PathBuf,
-    locks: Locks,
+    locks: FileLocks,
 }
 
 impl FileRegistry {
@@ -34,7 +35,7 @@ impl FileRegistry {
     pub fn open(run_dir: &Path, lock_dir: &Path) -> Result<Self> {
         let dir = run_dir.join("attachments");
         file::prepare(&dir)?;
-        Ok(Self { dir, locks: Locks::open(lock_dir)? })
+        Ok(Self { dir, locks: FileLocks::open(lock_dir)? })
     }
 
     /// Runs file work on a worker. It runs to its end when the caller goes away: a record is never
@@ -52,12 +53,7 @@ impl FileRegistry {
 #[async_trait]
 impl Registry for FileRegistry {
     async fn lock(&self, name: &str) -> Result<Box<dyn LockGuard>> {
-        let guard = self
-            .locks
-            .lock(name)
-            .await
-            .map_err(|error| Error::from(error).context(format!("taking the lock {name:?}")))?;
-        Ok(Box::new(guard))
+        self.locks.lock(name, LockMode::Exclusive).await
     }
 
     async fn get(&self, publication: &PublicationId) -> Result<Option<AttachRecord>> {

@@ -41,12 +41,82 @@ pub struct Attach {
     pub read_only: bool,
     /// Options for connectors that mount.
     pub mount_flags: Vec<String>,
+    /// Over how many paths.
+    #[serde(default)]
+    pub multipath: Multipath,
+    /// The device is encrypted; what is given to the user is the clear side. The key is among the
+    /// secrets of the connection info, as `encryption_key`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<Encryption>,
+    /// Keep every other host from writing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<SingleWriter>,
 }
 
 impl Default for Attach {
     fn default() -> Self {
-        Self { deadline: Duration::from_secs(60), read_only: false, mount_flags: Vec::new() }
+        Self {
+            deadline: Duration::from_secs(60),
+            read_only: false,
+            mount_flags: Vec::new(),
+            multipath: Multipath::default(),
+            encryption: None,
+            reservation: None,
+        }
     }
+}
+
+/// Over how many paths a volume is reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Multipath {
+    /// One path.
+    #[default]
+    Off,
+    /// Every path there is; one alone where this host has no multipath.
+    Wanted,
+    /// Every path there is; refused where this host has no multipath.
+    Enforced,
+}
+
+/// How a device is encrypted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Encryption {
+    /// The format of the header.
+    pub format: EncryptionFormat,
+    /// For a new header, such as `aes-xts-plain64`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cipher: Option<String>,
+    /// For a new header, in bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_size: Option<u32>,
+    /// A header may be made where the device was read and is blank; refused otherwise.
+    #[serde(default)]
+    pub format_if_blank: bool,
+    /// Let discards through; they show which blocks are used.
+    #[serde(default)]
+    pub discards: bool,
+}
+
+/// Formats of encryption headers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EncryptionFormat {
+    /// LUKS version 1.
+    Luks,
+    /// LUKS version 2.
+    Luks2,
+}
+
+/// How a single writer is enforced at the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SingleWriter {
+    /// The key of this host, not 0.
+    pub key: u64,
+    /// Throw out whoever holds the reservation. Only where somebody decided that it may not write
+    /// any more.
+    #[serde(default)]
+    pub preempt: bool,
 }
 
 /// How to detach.

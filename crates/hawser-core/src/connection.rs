@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::attach::Identity;
+use crate::embedded_secret::{self, Split};
 use crate::error::{Classify, Kind};
 use crate::secret::{Secret, Secrets};
 
@@ -79,7 +80,7 @@ const FIELD_ALIASES: [(&str, &str); 9] = [
 ];
 
 /// Fields that hold secrets, in snake case.
-const SECRET_FIELDS: [&str; 13] = [
+const SECRET_FIELDS: [&str; 16] = [
     "auth_password",
     "auth_password_in",
     "discovery_auth_password",
@@ -92,7 +93,10 @@ const SECRET_FIELDS: [&str; 13] = [
     "server_token",
     "provider_auth",
     "dhchap_key",
+    "dhchap_secret",
     "dhchap_ctrl_key",
+    "dhchap_ctrl_secret",
+    "tls_psk",
 ];
 
 /// How to reach a volume.
@@ -254,7 +258,9 @@ impl TryFrom<Value> for ConnectionInfo {
                 Some(serde_json::from_value(value).map_err(|_| ConnectionInfoError::Identity)?)
             }
         };
-        let secrets = split_secrets(&mut data)?;
+        take_in(&mut envelope, &mut data)?;
+        let mut secrets = split_secrets(&mut data)?;
+        split_embedded(&protocol, &mut data, &mut secrets)?;
         Ok(Self { protocol, data, secrets, identity, spelling })
     }
 }
@@ -264,6 +270,58 @@ fn protocol(name: &Value) -> Result<Protocol, ConnectionInfoError> {
         Some(text) if !text.is_empty() && text.len() <= 64 => Ok(Protocol::new(text)),
         Some(_) | None => Err(ConnectionInfoError::Type),
     }
+}
+
+/// Where file systems are mounted stands beside `data` in os-brick; a connector sees `data` alone.
+fn take_in(
+    envelope: &mut Map<String, Value>,
+    data: &mut Map<String, Value>,
+) -> Result<(), ConnectionInfoError> {
+    for key in ["mount_point_base", "mountPointBase"] {
+        let Some(value) = envelope.remove(key).filter(|value| !value.is_null()) else { continue };
+        let field = snake_case(key);
+        match data.iter().find(|(other, _)| snake_case(other) == field) {
+            Some((_, other)) if *other != value => {
+                return Err(ConnectionInfoError::Ambiguous { field });
+            }
+            Some(_) => {}
+            None => {
+                data.insert(key.into(), value);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Splits off passwords that stand inside of other fields.
+fn split_embedded(
+    protocol: &Protocol,
+    data: &mut Map<String, Value>,
+    secrets: &mut Secrets,
+) -> Result<(), ConnectionInfoError> {
+    let cluster = protocol.as_str() == "VZSTORAGE";
+    let mut empty = Vec::new();
+    for (key, value) in data.iter_mut() {
+        let Value::String(text) = value else { continue };
+        let split = match canonical_field(key).as_str() {
+            "options" => embedded_secret::of_options(text),
+            "export" if cluster => embedded_secret::of_cluster_export(text),
+            _ => None,
+        };
+        let Some(Split { rest, secret }) = split else { continue };
+        if secrets.get("password").is_some_and(|other| *other != secret) {
+            return Err(ConnectionInfoError::Ambiguous { field: "password".into() });
+        }
+        secrets.insert("password".into(), secret);
+        if rest.is_empty() {
+            empty.push(key.clone());
+        }
+        *text = rest;
+    }
+    for key in empty {
+        data.remove(&key);
+    }
+    Ok(())
 }
 
 fn split_secrets(data: &mut Map<String, Value>) -> Result<Secrets, ConnectionInfoError> {
@@ -369,6 +427,44 @@ mod tests {
             "identity": { "scheme": "nguid", "value": "ab" } });
 
         assert_eq!(Value::from(read(value.clone()).unwrap()), value);
+    }
+
+    #[test]
+    fn the_mount_point_base_beside_the_data_is_kept() {
+        for key in ["mount_point_base", "mountPointBase"] {
+            let mut value = json!({ "driver_volume_type": "nfs", "data": { "export": "a:/x" } });
+            value[key] = json!("/mnt/base");
+            let info = read(value.clone()).unwrap();
+            assert_eq!(info.parse::<Map<String, Value>>().unwrap()["mount_point_base"], "/mnt/base");
+            assert_eq!(read(Value::from(info.clone())).unwrap(), info, "and survives a round trip");
+
+            value["data"][key] = json!("/mnt/base");
+            assert_eq!(read(value.clone()).unwrap().data, info.data);
+            value["data"][key] = json!("/elsewhere");
+            assert!(read(value).is_err());
+        }
+    }
+
+    #[test]
+    fn passwords_inside_of_other_fields_are_split_off() {
+        let smb = read(json!({ "driver_volume_type": "smbfs", "data": {
+            "export": "//s/x:y", "options": "-o username=u,password=hunter2" } }))
+        .unwrap();
+        let cluster = read(json!({ "driver_volume_type": "vzstorage", "data": {
+            "exportLocation": "mds:/c1:hunter2", "options": "-o pass=hunter2" } }))
+        .unwrap();
+
+        for info in [&smb, &cluster] {
+            assert_eq!(info.secrets["password"].expose(), "hunter2");
+            let shown = format!("{info:?} {}", serde_json::to_string(info).unwrap());
+            assert!(!shown.contains("hunter2"), "{shown}");
+        }
+        assert_eq!(smb.data["options"], "-o username=u");
+        assert_eq!(smb.data["export"], "//s/x:y", "only clusters have passwords there");
+        assert_eq!(cluster.data["exportLocation"], "mds:/c1");
+        let twice = json!({ "driver_volume_type": "smbfs", "data": {
+            "password": "a", "options": "-o password=b" } });
+        assert!(read(twice).is_err());
     }
 
     #[test]

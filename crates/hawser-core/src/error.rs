@@ -9,6 +9,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::reason::Reason;
+
 /// What every fallible call of a port answers.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -106,6 +108,11 @@ pub trait Classify: StdError + Send + Sync + 'static {
     fn outcome(&self) -> Outcome {
         Outcome::Nothing
     }
+
+    /// The word of the host library for it; most errors have none.
+    fn reason(&self) -> Option<Reason> {
+        None
+    }
 }
 
 /// An error that crosses a port.
@@ -114,6 +121,7 @@ pub struct Error(Box<Inner>);
 struct Inner {
     kind: Kind,
     outcome: Outcome,
+    reason: Option<Reason>,
     source: Box<dyn StdError + Send + Sync>,
 }
 
@@ -144,13 +152,15 @@ impl Error {
         Self(Box::new(Inner {
             kind,
             outcome: Outcome::Nothing,
+            reason: None,
             source: Box::new(Statement(message.into())),
         }))
     }
 
     /// An error of a module together with its meaning.
     pub fn from_source(kind: Kind, source: impl StdError + Send + Sync + 'static) -> Self {
-        Self(Box::new(Inner { kind, outcome: Outcome::Nothing, source: Box::new(source) }))
+        let source = Box::new(source);
+        Self(Box::new(Inner { kind, outcome: Outcome::Nothing, reason: None, source }))
     }
 
     /// Rebuilds an error that another process reported; `lines` is its [`Error::chain`].
@@ -161,15 +171,15 @@ impl Error {
             .fold(None, |source, line| Some(Box::new(Remote { line, source })));
         let source =
             chain.unwrap_or_else(|| Box::new(Remote { line: kind.as_str().into(), source: None }));
-        Self(Box::new(Inner { kind, outcome, source }))
+        Self(Box::new(Inner { kind, outcome, reason: None, source }))
     }
 
     /// The same error below one more line that says what was attempted and on what.
     #[must_use]
     pub fn context(self, attempt: impl Into<String>) -> Self {
-        let (kind, outcome) = (self.kind(), self.outcome());
+        let (kind, outcome, reason) = (self.kind(), self.outcome(), self.reason());
         let source = Box::new(Context { attempt: attempt.into(), source: self });
-        Self(Box::new(Inner { kind, outcome, source }))
+        Self(Box::new(Inner { kind, outcome, reason, source }))
     }
 
     /// The same error with another statement about the world.
@@ -177,6 +187,18 @@ impl Error {
     pub fn with_outcome(mut self, outcome: Outcome) -> Self {
         self.0.outcome = outcome;
         self
+    }
+
+    /// The same error with a word of the host library.
+    #[must_use]
+    pub fn with_reason(mut self, reason: Option<Reason>) -> Self {
+        self.0.reason = reason;
+        self
+    }
+
+    /// The word of the host library for it, where it has one.
+    pub fn reason(&self) -> Option<Reason> {
+        self.0.reason
     }
 
     /// What a caller can do about it.
@@ -192,6 +214,14 @@ impl Error {
     /// True when nobody can say whether it happened.
     pub fn is_unknown(&self) -> bool {
         self.0.outcome == Outcome::Unknown
+    }
+
+    /// The kernel's number for its reason, where a cause has one: the outermost is told. An error
+    /// that came from another process has none.
+    pub fn errno(&self) -> Option<i32> {
+        let first: &(dyn StdError + 'static) = &*self.0.source;
+        std::iter::successors(Some(first), |&error| error.source())
+            .find_map(|error| error.downcast_ref::<std::io::Error>()?.raw_os_error())
     }
 
     /// Every line of the error, outermost first, each said once.
@@ -216,8 +246,8 @@ impl Error {
 
 impl<E: Classify> From<E> for Error {
     fn from(source: E) -> Self {
-        let (kind, outcome) = (source.kind(), source.outcome());
-        Self(Box::new(Inner { kind, outcome, source: Box::new(source) }))
+        let (kind, outcome, reason) = (source.kind(), source.outcome(), source.reason());
+        Self(Box::new(Inner { kind, outcome, reason, source: Box::new(source) }))
     }
 }
 
@@ -286,6 +316,18 @@ mod tests {
         assert_eq!(back.chain(), error.chain());
         assert_eq!(back.kind(), error.kind());
         assert!(back.is_unknown());
+    }
+
+    #[test]
+    fn the_number_of_the_kernel_is_found_below_any_context() {
+        let refused = || crate::port::kernel::KernelError::refused("mounting a:/b", 13);
+
+        assert_eq!(Error::from(refused()).errno(), Some(13));
+        assert_eq!(Error::from(refused()).context("attaching v1").context("v1").errno(), Some(13));
+        let source = std::io::Error::from_raw_os_error(116);
+        assert_eq!(Error::from_source(Kind::Unavailable, source).errno(), Some(116));
+        assert_eq!(Error::from(Leaf(std::io::Error::other("cable pulled"))).errno(), None);
+        assert_eq!(Error::new(Kind::Busy, "open").errno(), None);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::Timestamp;
 use crate::error::{Error, Kind, Outcome};
 use crate::id::OperationId;
+use crate::reason::Reason;
 
 /// A running or finished change, as callers see it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -148,16 +149,31 @@ pub struct Failure {
     pub outcome: Outcome,
     /// The chain, outermost first.
     pub messages: Vec<String>,
+    /// The word of the host library, where it has one. Words of a newer peer are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known_reason")]
+    pub reason: Option<Reason>,
+}
+
+/// A reason that this version knows; others, of a newer peer, are none.
+fn known_reason<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Reason>, D::Error> {
+    let word = Option::<String>::deserialize(deserializer)?;
+    Ok(word.as_deref().and_then(Reason::parse))
 }
 
 impl From<&Error> for Failure {
     fn from(error: &Error) -> Self {
-        Self { kind: error.kind(), outcome: error.outcome(), messages: error.chain() }
+        Self {
+            kind: error.kind(),
+            outcome: error.outcome(),
+            messages: error.chain(),
+            reason: error.reason(),
+        }
     }
 }
 
 impl From<Failure> for Error {
     fn from(failure: Failure) -> Self {
         Self::from_remote(failure.kind, failure.outcome, failure.messages)
+            .with_reason(failure.reason)
     }
 }

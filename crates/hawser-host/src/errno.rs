@@ -14,11 +14,23 @@ pub(crate) fn kind_of(errno: Errno) -> Kind {
         Errno::NOSPC | Errno::DQUOT | Errno::MFILE | Errno::NFILE => Kind::NoSpace,
         Errno::INVAL | Errno::LOOP | Errno::NOTDIR | Errno::NAMETOOLONG => Kind::Invalid,
         Errno::FBIG => Kind::OutOfRange,
-        Errno::NOSYS | Errno::OPNOTSUPP | Errno::NODEV => Kind::Unsupported,
+        Errno::NOSYS | Errno::OPNOTSUPP | Errno::NODEV | Errno::PROTONOSUPPORT => Kind::Unsupported,
+        Errno::NOKEY | Errno::KEYREJECTED | Errno::KEYEXPIRED | Errno::KEYREVOKED => Kind::Denied,
         Errno::TIMEDOUT => Kind::Timeout,
         Errno::IO | Errno::AGAIN | Errno::NXIO | Errno::STALE | Errno::NOTCONN | Errno::NOMEM => {
             Kind::Unavailable
         }
+        // A server that is not there, or not any more.
+        Errno::CONNREFUSED
+        | Errno::CONNRESET
+        | Errno::CONNABORTED
+        | Errno::HOSTDOWN
+        | Errno::HOSTUNREACH
+        | Errno::NETDOWN
+        | Errno::NETUNREACH
+        | Errno::REMOTEIO
+        | Errno::PIPE
+        | Errno::SHUTDOWN => Kind::Unavailable,
         _ => Kind::Internal,
     }
 }

@@ -1,6 +1,6 @@
 //! [`LinuxHost`]: the host port on the machine that we run on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,21 +8,23 @@ use async_trait::async_trait;
 use hawser_core::filesystem::FsKind;
 use hawser_core::port::Host;
 use hawser_core::port::host::{
-    Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Tool,
+    Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen, Tool,
     ToolOutput,
 };
+use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
 use hawser_core::port::progress::Progress;
 use hawser_core::{ByteSize, Change, Error, Result};
 use uuid::Uuid;
 
 use crate::block::{BlockError, fsck, grow, loop_device, mkfs, probe, size, unmounted};
 use crate::exec::Exec;
-use crate::files::{copy, freeze, tree, usage, with_progress};
+use crate::files::{copy, freeze, look, tree, usage, with_progress};
+use crate::kernel::{FileLocks, LinuxDisks, LinuxEvents, LinuxFiles, LinuxMaps, LinuxNbd};
 use crate::mount::{self, Claims};
 use crate::workers::Workers;
 use crate::{facts, files};
 
-/// How patient a [`LinuxHost`] is, and how much it does at once.
+/// How patient a [`LinuxHost`] is, how much it does at once, and where it keeps its notes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSettings {
     /// How long a system call that may hang (mount, statfs, freeze) is waited for.
@@ -33,6 +35,11 @@ pub struct HostSettings {
     pub workers: usize,
     /// How many copies run at once; more wait for their turn.
     pub copies: usize,
+    /// Where notes are kept that go with a reboot.
+    pub run_dir: PathBuf,
+    /// Where the locks between the processes of this host are. All processes that share devices
+    /// must use the same folder.
+    pub lock_dir: PathBuf,
 }
 
 impl Default for HostSettings {
@@ -42,6 +49,8 @@ impl Default for HostSettings {
             stall_limit: Duration::from_secs(600),
             workers: 64,
             copies: 16,
+            run_dir: "/run/hawser".into(),
+            lock_dir: "/run/lock/hawser".into(),
         }
     }
 }
@@ -54,17 +63,31 @@ pub struct LinuxHost {
     workers: Workers,
     copies: Workers,
     claims: Arc<Claims>,
+    files: LinuxFiles,
+    events: LinuxEvents,
+    disks: LinuxDisks,
+    maps: LinuxMaps,
+    nbd: LinuxNbd,
+    locks: FileLocks,
 }
 
 impl LinuxHost {
     /// A host that has started nothing yet. Several in one process are possible, but each knows
     /// only its own workers and claims; a process needs one.
     pub fn new(settings: HostSettings) -> Self {
+        let workers = Workers::new(settings.workers);
+        let (limit, each) = (settings.call_limit, || workers.clone());
         Self {
             exec: Arc::default(),
-            workers: Workers::new(settings.workers),
             copies: Workers::new(settings.copies),
             claims: Arc::default(),
+            files: LinuxFiles::new(each(), limit, settings.run_dir.clone()),
+            events: LinuxEvents,
+            disks: LinuxDisks::new(each(), limit),
+            maps: LinuxMaps::new(each(), limit),
+            nbd: LinuxNbd::new(each(), limit),
+            locks: FileLocks::new(&settings.lock_dir),
+            workers,
             settings,
         }
     }
@@ -107,6 +130,10 @@ impl Host for LinuxHost {
         self.call("an unmount", move || mount::unmount(&claims, &target)).await
     }
 
+    async fn abandon_mount(&self, target: &Path) -> Result<Change<()>> {
+        Ok(mount::abandon(&self.workers, self.settings.call_limit, target).await?)
+    }
+
     async fn make_target(&self, target: &Path) -> Result<Change<()>> {
         let target = target.to_owned();
         self.call("making a folder", move || mount::make_target(&target)).await
@@ -115,6 +142,17 @@ impl Host for LinuxHost {
     async fn remove_target(&self, target: &Path) -> Result<Change<()>> {
         let (claims, target) = (Arc::clone(&self.claims), target.to_owned());
         self.call("removing a folder", move || mount::remove_target(&claims, &target)).await
+    }
+
+    async fn make_folder(&self, folder: &Path, mode: u32) -> Result<Change<()>> {
+        let folder = folder.to_owned();
+        self.call("making a folder", move || mount::make_folder(&folder, mode)).await
+    }
+
+    async fn look(&self, path: &Path, limit: Duration) -> Result<Option<Seen>> {
+        let path = path.to_owned();
+        let look = move || look::look(&path);
+        Ok(self.workers.run("looking at a file", limit, look).await??)
     }
 
     async fn loop_devices(&self) -> Result<Vec<LoopDevice>> {
@@ -232,5 +270,29 @@ impl Host for LinuxHost {
         let stall = self.settings.stall_limit;
         progress.step("copying a folder");
         Ok(with_progress(&self.copies, "copying a folder", stall, progress, work).await?)
+    }
+
+    fn files(&self) -> &dyn Files {
+        &self.files
+    }
+
+    fn events(&self) -> &dyn Events {
+        &self.events
+    }
+
+    fn disks(&self) -> &dyn Disks {
+        &self.disks
+    }
+
+    fn maps(&self) -> &dyn Maps {
+        &self.maps
+    }
+
+    fn nbd(&self) -> &dyn Nbd {
+        &self.nbd
+    }
+
+    fn locks(&self) -> &dyn Locks {
+        &self.locks
     }
 }

@@ -10,6 +10,7 @@ mod exec;
 mod facts;
 mod files;
 mod host;
+mod kernel;
 mod mount;
 mod sys;
 #[cfg(test)]
@@ -18,3 +19,4 @@ mod uevent;
 mod workers;
 
 pub use host::{HostSettings, LinuxHost};
+pub use kernel::FileLocks;

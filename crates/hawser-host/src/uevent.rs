@@ -1,6 +1,7 @@
 //! Waits for the kernel's device events instead of sleeping.
 //!
 //! [`Uevents::subscribe`] comes before the act whose effect is waited for, so no event is missed.
+//! It blocks, for calls that run on a worker; what waits on the runtime is in `kernel::events`.
 
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -8,14 +9,20 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::netlink::{KOBJECT_UEVENT, SocketAddrNetlink};
-use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recvfrom, socket_with, sockopt,
+};
 
-/// The group the kernel itself sends to; group 2 is udev's.
-const KERNEL_GROUP: u32 = 1;
+/// The group the kernel itself sends to: a device has come, gone or changed.
+pub(crate) const KERNEL_GROUP: u32 = 1;
+/// The group udev sends to once its rules have run: the device's links are there.
+pub(crate) const UDEV_GROUP: u32 = 2;
+/// Room for the events of a storm, some ten thousand; it takes memory only while they wait.
+const ROOM: usize = 16 << 20;
 /// How often the condition is looked at when no event comes. A process in a network namespace of
 /// its own, as in a container, may be sent no device events at all, and an unprivileged one may
 /// not be allowed to listen; then this is the whole wait. It is cheap: one file of sysfs.
-const RECHECK: Duration = Duration::from_millis(50);
+pub(crate) const RECHECK: Duration = Duration::from_millis(50);
 /// `UEVENT_BUFFER_SIZE` is 2048 in the kernel; no message is longer than its header and that.
 const LARGEST_MESSAGE: usize = 8192;
 
@@ -39,6 +46,24 @@ pub(crate) fn parse(message: &[u8]) -> Option<Uevent> {
     Some(Uevent { action: action.into(), path: path.into(), subsystem: subsystem.into() })
 }
 
+/// Listens to these groups from now on. `None` where that is not permitted.
+pub(crate) fn listen(groups: u32) -> Option<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket =
+        socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))
+            .and_then(|socket| {
+                // As much as we are allowed; what does not fit is told as ENOBUFS.
+                let _ = sockopt::set_socket_recv_buffer_size_force(&socket, ROOM)
+                    .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, ROOM));
+                bind(&socket, &SocketAddrNetlink::new(0, groups))?;
+                Ok(socket)
+            });
+    if let Err(error) = &socket {
+        tracing::debug!(%error, "no device events here, re-checking instead");
+    }
+    socket.ok()
+}
+
 /// A subscription to the kernel's device events.
 pub(crate) struct Uevents {
     /// `None` where listening is not permitted; then waits fall back to [`RECHECK`].
@@ -48,17 +73,7 @@ pub(crate) struct Uevents {
 impl Uevents {
     /// Listens from now on.
     pub(crate) fn subscribe() -> Self {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket =
-            socket_with(AddressFamily::NETLINK, SocketType::DGRAM, flags, Some(KOBJECT_UEVENT))
-                .and_then(|socket| {
-                    bind(&socket, &SocketAddrNetlink::new(0, KERNEL_GROUP))?;
-                    Ok(socket)
-                });
-        if let Err(error) = &socket {
-            tracing::debug!(%error, "no device events here, re-checking instead");
-        }
-        Self { socket: socket.ok() }
+        Self { socket: listen(KERNEL_GROUP) }
     }
 
     /// Waits until `predicate` holds, looking at it after each event of `subsystem`; false when

@@ -98,6 +98,20 @@ impl Workers {
             .map_err(|source| WorkerError::NoThread { what, source })?;
         Ok(answered)
     }
+
+    /// Runs what has to be done whatever comes of it, such as closing a device, and waits for
+    /// nobody. It takes a place where one is free, so that what hangs here is counted as well.
+    pub(crate) fn leave(&self, call: impl FnOnce() + Send + 'static) {
+        let place = Arc::clone(&self.places).try_acquire_owned().ok();
+        let thread = std::thread::Builder::new().name("hawser-worker".into()).spawn(move || {
+            let _place = place;
+            call();
+        });
+        if let Err(error) = thread {
+            // What the call held has been dropped right here, which is all that closing needs.
+            tracing::warn!(%error, "no thread to let go of a device; it was done in place");
+        }
+    }
 }
 
 #[cfg(test)]
@@ -121,6 +135,23 @@ mod tests {
 
         release.send(()).unwrap();
         workers.run("statfs", Duration::from_secs(5), || ()).await.expect("a place came free");
+    }
+
+    #[tokio::test]
+    async fn what_is_left_to_itself_takes_a_place_and_is_done_without_one_too() {
+        let (release, stuck) = mpsc::channel::<()>();
+        let (done, answer) = mpsc::channel();
+        let workers = Workers::new(1);
+
+        workers.leave(move || {
+            let _ = stuck.recv();
+        });
+        let full = workers.run("statfs", Duration::from_millis(20), || ()).await;
+        workers.leave(move || done.send(7).unwrap());
+
+        assert!(matches!(full, Err(WorkerError::Full { .. })));
+        assert_eq!(answer.recv_timeout(Duration::from_secs(5)), Ok(7));
+        release.send(()).unwrap();
     }
 
     #[tokio::test]

@@ -2,10 +2,11 @@
 //!
 //! `rig` assembles the engine in this process, over the fake host, with fault points around every
 //! port; `stage` makes its process die and its store fail. `process` runs the shipped program instead, and `churn` keeps it busy with random clients
-//! while it is killed. The tests are in `tests/`, one file per question.
+//! while it is killed. `lab` runs tests in a guest with a real kernel and real targets. The tests are in `tests/`, one file per question.
 
 pub mod book;
 pub mod churn;
+pub mod lab;
 pub mod process;
 pub mod raw;
 pub mod real;

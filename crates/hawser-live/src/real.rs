@@ -19,7 +19,7 @@ use hawser_core::size::ByteSize;
 use hawser_core::snapshot::{SnapshotRef, SnapshotRequest};
 use hawser_core::volume::{Access, SourceRef, Volume, VolumeRef, VolumeRequest};
 use hawser_engine::control::{ClassEntry, Engine, EngineParts};
-use hawser_engine::node::{NodeHalf, NodeParts};
+use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_host::{HostSettings, LinuxHost};
 use hawser_provider::Deps;
 use hawser_testkit::mem_store::MemStore;

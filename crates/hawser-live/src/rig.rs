@@ -11,7 +11,7 @@ use hawser_core::id::InstanceId;
 use hawser_core::name::NodeId;
 use hawser_core::port::{Connector, Control, Host, Node, Nodes, Provider, Registry, Store};
 use hawser_engine::control::{ClassEntry, Engine, EngineParts};
-use hawser_engine::node::{NodeHalf, NodeParts};
+use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_provider::Deps;
 use hawser_testkit::fake_host::FakeHost;
 use hawser_testkit::fault::{

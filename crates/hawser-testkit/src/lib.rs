@@ -6,6 +6,7 @@ pub mod contract;
 pub mod fake_host;
 pub mod fault;
 pub mod mem_store;
+pub mod sim;
 pub mod skip;
 
 pub use skip::skip;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use hawser_api::link::Hub;
+use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_connect::{CONNECTORS, FileRegistry};
 use hawser_core::class::Class;
 use hawser_core::error::{Classify, Error, Kind, Result, ResultExt};
@@ -17,7 +18,6 @@ use hawser_core::id::InstanceId;
 use hawser_core::name::{ClassName, NodeId};
 use hawser_core::port::Host;
 use hawser_engine::control::{ClassEntry, Engine, EngineParts};
-use hawser_engine::node::{NodeHalf, NodeParts};
 use hawser_host::{HostSettings, LinuxHost};
 use hawser_provider::Deps;
 
@@ -47,9 +47,25 @@ impl Classify for StateError {
     }
 }
 
+/// True when this process may mount and make devices.
+pub(crate) async fn is_privileged() -> Result<bool> {
+    Ok(LinuxHost::new(HostSettings::default()).facts().await?.privileged)
+}
+
+/// What belongs to the host is shared by all instances on it; users who may not write there have
+/// notes and locks of their own below the state folder.
+async fn host_settings(state_dir: &Path) -> Result<HostSettings> {
+    let mut settings = HostSettings::default();
+    if !is_privileged().await? {
+        settings.run_dir = state_dir.join("run");
+        settings.lock_dir = state_dir.join("lock");
+    }
+    Ok(settings)
+}
+
 /// This machine.
-pub(crate) fn host() -> Arc<dyn Host> {
-    Arc::new(LinuxHost::new(HostSettings::default()))
+pub(crate) async fn host(state_dir: &Path) -> Result<Arc<dyn Host>> {
+    Ok(Arc::new(LinuxHost::new(host_settings(state_dir).await?)))
 }
 
 /// The control half and what it is reached through.
@@ -105,28 +121,28 @@ pub(crate) async fn node(
     host: &Arc<dyn Host>,
 ) -> Result<(NodeId, Arc<NodeHalf>)> {
     let instance = prepare_state(state_dir)?;
-    let facts = host.facts().await?;
     let id = match id {
         Some(id) => id.clone(),
-        None => node_id(&facts.hostname),
+        None => node_id(&host.facts().await?.hostname),
     };
-    let (run, lock) = if facts.privileged {
-        // What belongs to the host is shared by all instances on it.
-        (PathBuf::from("/run/hawser"), PathBuf::from("/run/lock/hawser"))
-    } else {
-        (state_dir.join("run"), state_dir.join("lock"))
-    };
+    let HostSettings { run_dir, lock_dir, .. } = host_settings(state_dir).await?;
     let half = NodeHalf::new(NodeParts {
         id: id.clone(),
         instance,
         host: host.clone(),
         connectors: CONNECTORS.into(),
-        registry: Arc::new(FileRegistry::open(&run, &lock)?),
+        registry: Arc::new(FileRegistry::open(&run_dir, &lock_dir)?),
     });
     half.recover()
         .await
         .context(|| "putting right what an earlier run left on this host".into())?;
     Ok((id, Arc::new(half)))
+}
+
+/// The host library: records and locks shared with every Hawser process of the host, or below the
+/// state folder for users who may not write there.
+pub(crate) async fn library(state_dir: &Path) -> Result<NodeHalf> {
+    hawser_connect::open(host_settings(state_dir).await?)
 }
 
 /// The host name as a node id; hosts whose name is none are called `localhost`.

@@ -47,9 +47,9 @@ impl Backend {
 
     /// The engine in this process, over the store that no server has open.
     async fn engine_here(&self) -> Result<Arc<dyn Control>> {
-        let host = assemble::host();
         let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
-        let privileged = host.facts().await?.privileged;
+        let host = assemble::host(&state_dir).await?;
+        let privileged = assemble::is_privileged().await?;
         let settings =
             Settings::read(&SettingsFlags::default(), &self.global, &state_dir, privileged)?;
         let server = assemble::server(&settings, &host).await?;
@@ -83,7 +83,13 @@ impl cli::Backend for Backend {
 
     async fn node(&self) -> Result<Arc<dyn Node>> {
         let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
-        let (_, half) = assemble::node(&state_dir, None, &assemble::host()).await?;
+        let host = assemble::host(&state_dir).await?;
+        let (_, half) = assemble::node(&state_dir, None, &host).await?;
         Ok(half)
+    }
+
+    async fn library(&self) -> Result<Arc<dyn Node>> {
+        let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
+        Ok(Arc::new(assemble::library(&state_dir).await?))
     }
 }

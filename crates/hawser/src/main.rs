@@ -17,11 +17,11 @@ use clap::{CommandFactory, Parser};
 use tokio::runtime::{Builder, Runtime};
 
 use hawser_core::error::{Error, Kind, Result};
-use hawser_core::name::NodeId;
 use hawser_front::cli::{self, CliError, Context, Exit, generate};
 
 use backend::Backend;
 use commands::{Cli, Command, Own};
+use serve::NodeJob;
 use settings::{Settings, SettingsFlags};
 
 fn main() -> ExitCode {
@@ -31,7 +31,7 @@ fn main() -> ExitCode {
     context.this_node = backend.this_node();
     let exit = match cli.command {
         Command::Client(cli::Command::Node(args)) if args.command.is_none() => {
-            ended(node(&cli.global, args.node_id), &context)
+            ended(node(&cli.global, args), &context)
         }
         Command::Client(command) => client(command, &context),
         Command::Own(command) => ended(run(&cli.global, command), &context),
@@ -80,17 +80,21 @@ fn server(
     with_node: bool,
 ) -> Result<()> {
     let runtime = runtime()?;
-    let privileged = runtime.block_on(async { assemble::host().facts().await })?.privileged;
+    let privileged = runtime.block_on(assemble::is_privileged())?;
     let settings = Settings::read(flags, global, state_dir, privileged)?;
     log::start(&settings.log, settings.log_format)?;
     runtime.block_on(serve::server(settings, with_node))
 }
 
-fn node(global: &cli::Global, id: Option<NodeId>) -> Result<()> {
+fn node(global: &cli::Global, args: cli::args::node::NodeArgs) -> Result<()> {
     let state_dir = state_dir::find(global.state_dir.as_deref())?;
-    let socket = serve::link_socket(global.server.as_ref(), &state_dir)?;
+    let server = match args.alone {
+        true => None,
+        false => Some(serve::link_socket(global.server.as_ref(), &state_dir)?),
+    };
     log::start("info", settings::LogFormat::Text)?;
-    runtime()?.block_on(serve::node(&state_dir, socket, id))
+    let job = NodeJob { server, library: args.library, id: args.node_id };
+    runtime()?.block_on(serve::node(&state_dir, job))
 }
 
 fn runtime() -> Result<Runtime> {

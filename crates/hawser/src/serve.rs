@@ -1,6 +1,7 @@
 //! The daemons: `up` (everything here), `serve` (the control half), `node` (the node half).
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use tokio::sync::{broadcast, watch};
 use tracing::{info, warn};
 
 use hawser_api::Endpoint;
-use hawser_api::link::{DialOptions, Hub, NodeChange, dial, listen_for_nodes};
+use hawser_api::link::{DialOptions, Hub, NodeChange, dial, listen_for_callers, listen_for_nodes};
 use hawser_core::error::{Error, Kind, Result, ResultExt};
 use hawser_core::name::NodeId;
 use hawser_core::port::Node;
@@ -44,7 +45,7 @@ pub(crate) fn link_socket(server: Option<&Endpoint>, state_dir: &Path) -> Result
 
 /// Runs the control half, with this machine as a node where `with_node` says so.
 pub(crate) async fn server(settings: Settings, with_node: bool) -> Result<()> {
-    let host = assemble::host();
+    let host = assemble::host(&settings.state_dir).await?;
     let Server { engine, hub } = assemble::server(&settings, &host).await?;
     if with_node {
         let (id, half) =
@@ -164,20 +165,88 @@ fn asked_to_stop() -> impl Future<Output = ()> + Send {
     }
 }
 
-/// Runs the node half: dials the server until it is told to stop.
-pub(crate) async fn node(state_dir: &Path, server: PathBuf, id: Option<NodeId>) -> Result<()> {
-    let host = assemble::host();
-    let (id, half) = assemble::node(state_dir, id.as_ref(), &host).await?;
-    info!(node.id = %id, server = %server.display(), "dialling");
-    let half: Arc<dyn Node> = half;
+/// What `hawser node` serves, and to whom.
+pub(crate) struct NodeJob {
+    /// The server's socket to dial; none: programs of this host only.
+    pub(crate) server: Option<PathBuf>,
+    /// The socket on which programs of this host call the library.
+    pub(crate) library: Option<PathBuf>,
+    /// The name of this node.
+    pub(crate) id: Option<NodeId>,
+}
+
+/// Runs the node half: dials the server and serves the library until it is told to stop.
+pub(crate) async fn node(state_dir: &Path, job: NodeJob) -> Result<()> {
+    let half: Arc<dyn Node> = match &job.server {
+        Some(server) => {
+            let host = assemble::host(state_dir).await?;
+            let (id, half) = assemble::node(state_dir, job.id.as_ref(), &host).await?;
+            info!(node.id = %id, server = %server.display(), "dialling");
+            half
+        }
+        None => Arc::new(assemble::library(state_dir).await?),
+    };
     let (stop, stopped) = watch::channel(false);
-    let dialling = dial(server, half, DialOptions::default(), stopped);
-    tokio::pin!(dialling);
-    tokio::select! {
-        () = &mut dialling => return Ok(()),
-        () = asked_to_stop() => {}
-    }
+    let calls = match &job.library {
+        Some(path) => {
+            let listener = bind(path)?;
+            info!(socket = %path.display(), "serving the host library");
+            let allowed = BTreeSet::from([0, rustix::process::geteuid().as_raw()]);
+            let served = listen_for_callers(listener, half.clone(), allowed, stopped.clone());
+            Some(tokio::spawn(served))
+        }
+        None => None,
+    };
+    let work = async {
+        match &job.server {
+            Some(server) => dial(server.clone(), half, DialOptions::default(), stopped).await,
+            None => std::future::pending().await,
+        }
+    };
+    tokio::pin!(work);
+    let dialled = tokio::select! {
+        () = &mut work => true,
+        () = asked_to_stop() => false,
+    };
     stop.send_replace(true);
-    dialling.await;
+    if !dialled && job.server.is_some() {
+        work.await;
+    }
+    if let Some(calls) = calls
+        && let Err(error) = calls.await
+    {
+        warn!(%error, "the library socket ended badly");
+    }
+    if let Some(path) = &job.library {
+        let _ = std::fs::remove_file(path);
+    }
     Ok(())
+}
+
+/// A socket that only its owner may use. What a killed process left at the path is taken away; what
+/// still answers is not.
+fn bind(path: &Path) -> Result<UnixListener> {
+    if std::os::unix::net::UnixStream::connect(path).is_ok() {
+        let message = format!("another process serves {}", path.display());
+        return Err(Error::new(Kind::Busy, message));
+    }
+    let failed = |source| Error::from_source(Kind::Invalid, source);
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)
+            .map_err(failed)
+            .context(|| format!("making {}", folder.display()))?;
+    }
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if found.file_type().is_socket() => {
+            std::fs::remove_file(path)
+                .map_err(failed)
+                .context(|| format!("removing {}", path.display()))?;
+        }
+        Ok(_) => {
+            let message = format!("{} is there and is no socket", path.display());
+            return Err(Error::new(Kind::Invalid, message));
+        }
+        Err(_) => {}
+    }
+    UnixListener::bind(path).map_err(failed).context(|| format!("listening on {}", path.display()))
 }

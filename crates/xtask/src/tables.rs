@@ -33,7 +33,7 @@ static PLUGINS: &[Plugins] = &[
         krate: "hawser-connect",
         table: "CONNECTORS",
         proof: Proof::Contract("connector_contract!"),
-        shared: &["shared", "registry", "lock"],
+        shared: &["shared", "node", "library", "layers", "properties"],
     },
     Plugins {
         krate: "hawser-provider",

@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
 use super::error::LinkError;
+use super::library::LibraryCall;
 
 /// One call of the node port. Its `Debug` shows secrets as stars.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +44,8 @@ pub(super) enum Call {
     Health(OfPublication),
     /// `survey`
     Survey(SurveyParams),
+    /// A method of the library.
+    Library(LibraryCall),
 }
 
 /// Params of the methods that need nothing else.
@@ -116,7 +119,7 @@ struct AttachWritten<'a> {
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+pub(super) struct Nothing {}
 
 impl Call {
     /// The method's name on the wire.
@@ -134,6 +137,7 @@ impl Call {
             Self::Attachments => "attachments",
             Self::Health(_) => "health",
             Self::Survey(_) => "survey",
+            Self::Library(call) => call.method(),
         }
     }
 
@@ -153,6 +157,7 @@ impl Call {
             | Self::Attachments
             | Self::Health(_)
             | Self::Survey(SurveyParams { fix: false }) => false,
+            Self::Library(call) => call.changes(),
         }
     }
 
@@ -174,6 +179,7 @@ impl Call {
                 to_raw_value(params)
             }
             Self::Survey(params) => to_raw_value(params),
+            Self::Library(call) => call.params(),
         };
         let what = || format!("the call {}", self.method());
         raw.map_err(|source| LinkError::Encode { what: what(), source })
@@ -195,10 +201,13 @@ impl Call {
             "attachments" => read::<Nothing>("attachments", text).map(|_| Self::Attachments)?,
             "health" => Self::Health(read("health", text)?),
             "survey" => Self::Survey(read("survey", text)?),
-            other => {
-                let method = other.chars().take(64).collect();
-                return Err(LinkError::UnknownMethod { method });
-            }
+            other => match LibraryCall::parse(other, text) {
+                Some(call) => Self::Library(call?),
+                None => {
+                    let method = other.chars().take(64).collect();
+                    return Err(LinkError::UnknownMethod { method });
+                }
+            },
         })
     }
 
@@ -217,12 +226,19 @@ impl Call {
             Self::Attachments => self.answer(&node.attachments().await?),
             Self::Health(p) => self.answer(&node.health(&p.publication).await?),
             Self::Survey(p) => self.answer(&node.survey(p.fix).await?),
+            Self::Library(call) => {
+                let library = node.library().ok_or(LinkError::NoLibrary)?;
+                Ok(call.run(library).await?.map_err(|source| self.unwritable(source))?)
+            }
         }
     }
 
     fn answer(&self, value: &impl Serialize) -> Result<Box<RawValue>> {
-        let what = || format!("the answer to {}", self.method());
-        Ok(to_raw_value(value).map_err(|source| LinkError::Encode { what: what(), source })?)
+        Ok(to_raw_value(value).map_err(|source| self.unwritable(source))?)
+    }
+
+    fn unwritable(&self, source: serde_json::Error) -> LinkError {
+        LinkError::Encode { what: format!("the answer to {}", self.method()), source }
     }
 }
 

@@ -7,8 +7,8 @@ use hawser_core::attach::{AttachRecord, Attached, Detach, Health};
 use hawser_core::doctor::Finding;
 use hawser_core::id::PublicationId;
 use hawser_core::node::NodeRecord;
-use hawser_core::port::Node;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
+use hawser_core::port::{Library, Node};
 use hawser_core::{ByteSize, Change, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
@@ -70,6 +70,11 @@ impl NodeClient {
             drive(connection, &driven, frames, &service).await;
         });
         Ok(Self { peer, driver: Some(driver.abort_handle()) })
+    }
+
+    /// The link.
+    pub(super) fn peer(&self) -> &Peer {
+        &self.peer
     }
 
     /// A client over a link that somebody else carries.
@@ -134,5 +139,9 @@ impl Node for NodeClient {
 
     async fn survey(&self, fix: bool) -> Result<Vec<Finding>> {
         self.peer.call(&Call::Survey(SurveyParams { fix })).await
+    }
+
+    fn library(&self) -> Option<&dyn Library> {
+        Some(self)
     }
 }

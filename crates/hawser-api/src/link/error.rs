@@ -135,6 +135,9 @@ pub enum LinkError {
     /// Calls to a side that has no node behind it.
     #[error("this side of the node link answers no calls")]
     NoNode,
+    /// The node has no library.
+    #[error("this node serves no library calls")]
+    NoLibrary,
     /// More work in flight than one link may have.
     #[error("too much is in flight on this link; wait for answers before sending more")]
     Overloaded,
@@ -198,7 +201,9 @@ impl Classify for LinkError {
             | Self::Secrets
             | Self::Encode { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::OutOfRange,
-            Self::Version { .. } | Self::UnknownMethod { .. } | Self::NoNode => Kind::Unsupported,
+            Self::Version { .. } | Self::UnknownMethod { .. } | Self::NoNode | Self::NoLibrary => {
+                Kind::Unsupported
+            }
             Self::Role { .. } => Kind::Denied,
             Self::Taken { .. } => Kind::Exists,
             Self::Overloaded => Kind::Busy,
@@ -236,6 +241,7 @@ impl Classify for LinkError {
             | Self::Secrets
             | Self::UnknownMethod { .. }
             | Self::NoNode
+            | Self::NoLibrary
             | Self::Overloaded
             | Self::NotConnected { .. } => Outcome::Nothing,
         }

@@ -19,6 +19,7 @@ mod drive;
 mod error;
 mod frame;
 mod hub;
+mod library;
 mod listen;
 mod message;
 mod peer;

@@ -245,7 +245,7 @@ fn failure(id: u64, error: &Failure) -> Vec<u8> {
     let what = || "an error".to_owned();
     encode(&Written::Error { id, error }, what).unwrap_or_else(|too_large| {
         let messages = vec![too_large.to_string()];
-        let short = Failure { kind: error.kind, outcome: error.outcome, messages };
+        let short = Failure { messages, ..error.clone() };
         // A kind, an outcome and one sentence always fit.
         encode(&Written::Error { id, error: &short }, what).unwrap_or_default()
     })

@@ -105,7 +105,12 @@ impl From<Failure> for FailureView {
 
 impl From<FailureView> for Failure {
     fn from(view: FailureView) -> Self {
-        Self { kind: view.kind.into(), outcome: view.outcome.into(), messages: view.messages }
+        Self {
+            kind: view.kind.into(),
+            outcome: view.outcome.into(),
+            messages: view.messages,
+            reason: None,
+        }
     }
 }
 

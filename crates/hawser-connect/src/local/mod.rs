@@ -19,7 +19,7 @@ use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
-use hawser_core::port::connector::{ConnectorInfo, Maturity};
+use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Kind};
 
@@ -35,6 +35,10 @@ static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["LOCAL"],
     maturity: Maturity::Stable,
     note: "images over loop devices, folders and devices of this host; images need root",
+    platforms: &[Platform::X86, Platform::S390, Platform::Ppc64, Platform::All],
+    abilities: Abilities { extend: true, multipath: None, encryption: true, reservation: false },
+    proof: Proof::RealKernel,
+    needs: &[Need::Root, Need::Module("loop")],
 };
 
 impl Target {

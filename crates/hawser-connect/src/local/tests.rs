@@ -6,7 +6,7 @@ use std::time::Duration;
 use hawser_core::attach::{AttachState, Identity};
 use hawser_core::connection::Protocol;
 use hawser_core::{Error, Outcome};
-use hawser_testkit::contract::connector::ConnectorRig;
+use hawser_testkit::contract::connector::{ConnectorRig, FlushedBy, ReadOnly};
 use hawser_testkit::fake_host::FakeHost;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -25,7 +25,13 @@ fn image_rig() -> ConnectorRig {
     let path = host.add_image("volume.img", ByteSize::mib(8));
     let mut info = info(json!({ "path": path, "kind": "file", "volume_id": ID }));
     info.identity = Some(Identity::new("image", ID));
-    ConnectorRig::new(&Local, host, info, ())
+    let mut rig = ConnectorRig::new(&Local, host, info, ()).on_grow(|host| {
+        let image = fs::OpenOptions::new().write(true).open(host.dir().join("volume.img"));
+        image.unwrap().set_len(ByteSize::mib(16).get()).unwrap();
+        ByteSize::mib(16)
+    });
+    rig.flush = FlushedBy::Detach("the loop driver writes out before it lets go of its file");
+    rig
 }
 
 fn folder_rig() -> ConnectorRig {
@@ -34,14 +40,18 @@ fn folder_rig() -> ConnectorRig {
     fs::create_dir(&path).unwrap();
     let mut info = info(json!({ "path": path, "kind": "directory", "volume_id": ID }));
     info.identity = Some(Identity::new("folder", ID));
-    ConnectorRig::new(&Local, host, info, ())
+    let mut rig = ConnectorRig::new(&Local, host, info, ());
+    rig.read_only = ReadOnly::LeftToTheMount;
+    rig
 }
 
 fn device_rig() -> ConnectorRig {
     let host = FakeHost::new();
     let path = host.add_disk("sdx", ByteSize::mib(8));
     let info = info(json!({ "device_path": path }));
-    ConnectorRig::new(&Local, host, info, ())
+    let mut rig = ConnectorRig::new(&Local, host, info, ());
+    rig.read_only = ReadOnly::Refused;
+    rig
 }
 
 hawser_testkit::connector_contract!(image_contract, image_rig());

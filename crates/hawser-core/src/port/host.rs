@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::change::Change;
 use crate::error::Result;
 use crate::filesystem::FsKind;
+use crate::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
 use crate::port::progress::Progress;
 use crate::secret::Secret;
 use crate::size::ByteSize;
@@ -45,12 +46,25 @@ pub trait Host: Send + Sync {
     /// `Kind::Busy` when files are open.
     async fn unmount(&self, target: &Path) -> Result<Change<()>>;
 
+    /// Takes the topmost mount at the target out of the tree although files may be open or its
+    /// server dead; what hangs goes on hanging out of sight. Only for a forced detach.
+    async fn abandon_mount(&self, target: &Path) -> Result<Change<()>>;
+
     /// Makes a folder to mount on (its parents must exist); `Already` when it is there.
     async fn make_target(&self, target: &Path) -> Result<Change<()>>;
 
     /// Removes a folder that [`Host::make_target`] made, if it is empty and nothing is mounted on it;
     /// absent is `Already`, anything else there is left alone and is `Already` too.
     async fn remove_target(&self, target: &Path) -> Result<Change<()>>;
+
+    /// Makes a folder with exactly this mode (its parents must exist); `Already` when it is there,
+    /// whatever its mode.
+    async fn make_folder(&self, folder: &Path, mode: u32) -> Result<Change<()>>;
+
+    /// What is at a path, asked of its file system and not of a cache; a symlink there is not
+    /// followed, nothing there is `None`. Where a dead server makes this hang, it is waited for
+    /// at most so long.
+    async fn look(&self, path: &Path, limit: Duration) -> Result<Option<Seen>>;
 
     /// Loop devices that have a backing file.
     async fn loop_devices(&self) -> Result<Vec<LoopDevice>>;
@@ -108,6 +122,24 @@ pub trait Host: Send + Sync {
     /// Copies a folder with all that is in it (owners, modes, links, extended attributes) to a name
     /// that must not exist. Durable when it answers; a failed copy leaves nothing.
     async fn copy_tree(&self, from: &Path, to: &Path, progress: &dyn Progress) -> Result<Copied>;
+
+    /// Small files: sysfs, settings, notes of our own.
+    fn files(&self) -> &dyn Files;
+
+    /// Device events.
+    fn events(&self) -> &dyn Events;
+
+    /// Block devices.
+    fn disks(&self) -> &dyn Disks;
+
+    /// Device maps.
+    fn maps(&self) -> &dyn Maps;
+
+    /// Network block devices.
+    fn nbd(&self) -> &dyn Nbd;
+
+    /// Locks shared by every process of this host.
+    fn locks(&self) -> &dyn Locks;
 }
 
 /// What is fixed while the host runs.
@@ -284,6 +316,43 @@ pub enum MountSource {
         /// The folder.
         path: PathBuf,
     },
+    /// A file system of the kernel that is reached over a network: `nfs4`, `cifs`.
+    Network {
+        /// Its type.
+        fs_type: String,
+        /// What, as the kernel's file system wants it: `server:/export`, `//server/share`.
+        source: String,
+        /// Options whose values are secret, such as `password`; the others are among the flags.
+        secrets: Vec<(String, Secret)>,
+    },
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// What it is.
+    pub kind: SeenKind,
+    /// Who may do what with it: the nine bits, and those above them.
+    pub mode: u32,
+    /// The length of a file, in bytes.
+    pub length: u64,
+    /// Major and minor number of the file system it lies in, as in [`MountEntry::device`].
+    pub device: (u32, u32),
+}
+
+/// What a path names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeenKind {
+    /// A plain file.
+    File,
+    /// A folder.
+    Folder,
+    /// A symlink.
+    Symlink,
+    /// A block device.
+    BlockDevice,
+    /// Something else.
+    Other,
 }
 
 /// A loop device that has a backing file.

@@ -3,6 +3,8 @@
 pub mod connector;
 pub mod control;
 pub mod host;
+pub mod kernel;
+pub mod library;
 pub mod node;
 pub mod progress;
 pub mod provider;
@@ -12,6 +14,7 @@ pub mod store;
 pub use connector::Connector;
 pub use control::Control;
 pub use host::Host;
+pub use library::Library;
 pub use node::{Node, Nodes};
 pub use progress::Progress;
 pub use provider::Provider;

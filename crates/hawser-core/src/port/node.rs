@@ -16,6 +16,7 @@ use crate::filesystem::{FormatState, FsKind};
 use crate::id::{PublicationId, VolumeId};
 use crate::name::NodeId;
 use crate::node::NodeRecord;
+use crate::port::library::Library;
 use crate::size::ByteSize;
 
 /// The node half: attaches, formats, mounts and grows on one host.
@@ -75,6 +76,12 @@ pub trait Node: Send + Sync {
     /// Things on this host that do not belong together; with `fix` repairs what is provably ours
     /// and unused.
     async fn survey(&self, fix: bool) -> Result<Vec<Finding>>;
+
+    /// The same host for programs that know a volume by its outside name alone, where this node
+    /// serves them.
+    fn library(&self) -> Option<&dyn Library> {
+        None
+    }
 }
 
 /// How the control half finds a node. In process there is one; across links, whoever has dialled in.

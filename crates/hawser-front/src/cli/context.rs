@@ -27,6 +27,11 @@ pub trait Backend: Send + Sync {
     async fn node(&self) -> Result<Arc<dyn Node>> {
         Err(Error::new(Kind::Unsupported, "this build cannot act on the host without a server"))
     }
+
+    /// The node half of this host as the library has it: shared by all programs, of no server.
+    async fn library(&self) -> Result<Arc<dyn Node>> {
+        self.node().await
+    }
 }
 
 /// How long a command waits for a change.

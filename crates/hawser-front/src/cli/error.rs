@@ -1,7 +1,7 @@
 //! Why a command failed, and what to do next.
 
 use hawser_core::id::OperationId;
-use hawser_core::{Error, Kind, Outcome};
+use hawser_core::{Error, Kind, Outcome, Reason};
 
 use super::context::Exit;
 
@@ -86,6 +86,22 @@ impl CliError {
         }
     }
 
+    /// The word of the host library, where it has one.
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Refused(error) => error.reason(),
+            Self::Usage(_) => Some(Reason::InvalidParameters),
+            Self::Missing { .. }
+            | Self::StillRunning(_)
+            | Self::Interrupted(_)
+            | Self::Unhealthy { .. }
+            | Self::Findings(_)
+            | Self::Output(_)
+            | Self::Json(_)
+            | Self::Yaml(_) => None,
+        }
+    }
+
     /// What is known about the world.
     pub fn outcome(&self) -> Outcome {
         match self {
@@ -123,7 +139,10 @@ impl CliError {
             Self::Refused(error) if error.is_unknown() => {
                 "whether it happened is not known yet: the server finds out and goes on; look with `hawser operation list`, or repeat the command".to_owned()
             }
-            Self::Refused(error) => by_kind(error.kind()).to_owned(),
+            Self::Refused(error) => match error.reason() {
+                Some(reason) => by_reason(reason).to_owned(),
+                None => by_kind(error.kind()).to_owned(),
+            },
             Self::Usage(_) => "`hawser help` lists the commands, and --help after each explains it".to_owned(),
             Self::Missing { .. } => {
                 "look with `hawser volume list` and `hawser snapshot list`; with --ignore-missing this is no error".to_owned()
@@ -137,6 +156,49 @@ impl CliError {
             Self::Output(_) | Self::Json(_) | Self::Yaml(_) => {
                 "the command itself may be done; look at the object again".to_owned()
             }
+        }
+    }
+}
+
+/// What to do about a volume that did not come to this host or did not leave it.
+fn by_reason(reason: Reason) -> &'static str {
+    match reason {
+        Reason::InvalidParameters => "correct the connection info or the options",
+        Reason::UnsupportedProtocol => {
+            "`hawser connectors` lists the protocols and their platforms"
+        }
+        Reason::ToolOrModuleMissing | Reason::MultipathUnavailable | Reason::NoHba => {
+            "`hawser connectors` says what this host lacks and how to get it"
+        }
+        Reason::AuthFailed | Reason::WrongKey => {
+            "check the name and the secret at the storage system"
+        }
+        Reason::TargetUnreachable | Reason::PortalRefused | Reason::PortalTimeout => {
+            "check the network and the storage system, then repeat the command"
+        }
+        Reason::TargetNotFound | Reason::LunNotFound => {
+            "check at the storage system that the volume is exported to this host; `hawser properties` shows its names"
+        }
+        Reason::IdentityMismatch => {
+            "do not use the device: check at the storage system which volume is exported here"
+        }
+        Reason::DeviceReadOnly => {
+            "ask for --read-only, or let the storage system export it for writing"
+        }
+        Reason::DeviceBusy => {
+            "unmount it and end the programs that use it, then repeat the command"
+        }
+        Reason::FlushFailed => {
+            "bring the storage system back and repeat the command; --force gives the unwritten data up"
+        }
+        Reason::DataLost => "check the volume's content: what was cached did not reach it",
+        Reason::NotRemoved | Reason::HostTimeout | Reason::Several => {
+            "repeat the command; `hawser doctor --local` shows what is left"
+        }
+        Reason::PathsDown => "bring all paths back, then repeat the command",
+        Reason::EncryptionUnsupported => "only block volumes can be encrypted or reserved",
+        Reason::Reserved => {
+            "detach it on the other host, or use --preempt if that host must not write any more"
         }
     }
 }

@@ -44,6 +44,18 @@ pub(super) fn duration(text: &str) -> Result<Duration> {
     Ok(wait::parse(text)?)
 }
 
+/// The key of a reservation: a number, decimal or with `0x`, not 0.
+pub(super) fn key(text: &str) -> Result<u64> {
+    let number = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    match number {
+        Ok(number) if number != 0 => Ok(number),
+        Ok(_) | Err(_) => Err(Error::new(Kind::Invalid, "a key is a number of 1 to 2^64-1")),
+    }
+}
+
 /// `key=value`, for parameters.
 pub(super) fn pair(text: &str) -> Result<(String, String)> {
     match text.split_once('=') {

@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::ToolFailed;
 use hawser_core::{Classify, Kind, Outcome};
-use rustix::io::Errno;
 
-use crate::errno::{kind_of, kind_of_io};
+use crate::errno::kind_of_io;
 use crate::exec::ExecError;
 use crate::mount::MountError;
 use crate::workers::WorkerError;
@@ -16,11 +15,11 @@ use crate::workers::WorkerError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BlockError {
     #[error("opening {path:?}")]
-    Open { path: PathBuf, source: Errno },
+    Open { path: PathBuf, source: std::io::Error },
     #[error("{path:?} is neither a block device nor a regular file")]
     NotADevice { path: PathBuf },
     #[error("asking for the size of {path:?}")]
-    Size { path: PathBuf, source: Errno },
+    Size { path: PathBuf, source: std::io::Error },
     #[error("the mark {mark:?} does not fit: at most 55 bytes without control characters")]
     Mark { mark: String },
     #[error("a sector size of {sector_size} is not possible: use 512 or 4096")]
@@ -28,17 +27,17 @@ pub(crate) enum BlockError {
     #[error("{path:?} is not a regular file")]
     NotAFile { path: PathBuf },
     #[error("locking {path:?} while it gets a loop device")]
-    Lock { path: PathBuf, source: Errno },
+    Lock { path: PathBuf, source: std::io::Error },
     #[error("listing loop devices")]
     List(#[source] std::io::Error),
     #[error("asking for a free loop device")]
-    NoFreeDevice(#[source] Errno),
+    NoFreeDevice(#[source] std::io::Error),
     #[error("making a loop device for {file:?}: others took every free device {attempts} times")]
     Raced { file: PathBuf, attempts: usize },
     #[error("making the device node {path:?}")]
-    Node { path: PathBuf, source: Errno },
+    Node { path: PathBuf, source: std::io::Error },
     #[error("giving {device:?} the file {file:?}")]
-    Configure { device: PathBuf, file: PathBuf, source: Errno },
+    Configure { device: PathBuf, file: PathBuf, source: std::io::Error },
     #[error("{file:?} has the loop device {device:?} of another owner{}", named(mark))]
     OtherOwner { file: PathBuf, device: PathBuf, mark: Option<String> },
     #[error("{file:?} has the loop device {device:?} with other access; detach it first")]
@@ -50,13 +49,13 @@ pub(crate) enum BlockError {
     #[error("detaching {device:?}, which is open by {}", by.join(", "))]
     InUse { device: PathBuf, by: Vec<String> },
     #[error("{attempt} {device:?}")]
-    Ioctl { attempt: &'static str, device: PathBuf, source: Errno },
+    Ioctl { attempt: &'static str, device: PathBuf, source: std::io::Error },
     #[error(
         "the kernel has not let go of {device:?}: another process has just opened it; it goes when that closes it"
     )]
     StillThere { device: PathBuf },
     #[error("reading {device:?} at byte {at}")]
-    Read { device: PathBuf, at: u64, source: Errno },
+    Read { device: PathBuf, at: u64, source: std::io::Error },
     #[error("reading {device:?} at byte {at} ended {missing} bytes too early")]
     ShortRead { device: PathBuf, at: u64, missing: u64 },
     #[error("{device:?} has no size, so nothing can be said about its content")]
@@ -113,8 +112,8 @@ impl Classify for BlockError {
             | Self::Node { source, .. }
             | Self::Configure { source, .. }
             | Self::Ioctl { source, .. }
-            | Self::Read { source, .. } => kind_of(*source),
-            Self::List(source) => kind_of_io(source),
+            | Self::Read { source, .. }
+            | Self::List(source) => kind_of_io(source),
             Self::Gone { .. } => Kind::NotFound,
             Self::Raced { .. }
             | Self::Mounted { .. }

@@ -58,10 +58,10 @@ fn fills_device(device: &Path, mounted: &Path) -> Result<bool, BlockError> {
     const SECTOR: u64 = 64 << 10;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let node = open(device, flags, Mode::empty())
-        .map_err(|source| BlockError::Open { path: device.to_owned(), source })?;
+        .map_err(|source| BlockError::Open { path: device.to_owned(), source: source.into() })?;
     let there = size::of_open(&node, device)?.get();
-    let stat =
-        statvfs(mounted).map_err(|source| BlockError::Size { path: mounted.to_owned(), source })?;
+    let stat = statvfs(mounted)
+        .map_err(|source| BlockError::Size { path: mounted.to_owned(), source: source.into() })?;
     Ok(stat.f_blocks.saturating_mul(stat.f_frsize).saturating_add(SECTOR) > there)
 }
 
@@ -82,8 +82,8 @@ pub(crate) fn after_tool(mounted: &Path, before: u64) -> Result<Change<()>, Bloc
 }
 
 fn blocks(mounted: &Path) -> Result<u64, BlockError> {
-    let stat =
-        statvfs(mounted).map_err(|source| BlockError::Size { path: mounted.to_owned(), source })?;
+    let stat = statvfs(mounted)
+        .map_err(|source| BlockError::Size { path: mounted.to_owned(), source: source.into() })?;
     Ok(stat.f_blocks)
 }
 
@@ -92,7 +92,7 @@ fn grow_ext4(device: &Path, entry: &MountEntry) -> Result<Step, BlockError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = |path: &Path| {
         open(path, flags, Mode::empty())
-            .map_err(|source| BlockError::Open { path: path.to_owned(), source })
+            .map_err(|source| BlockError::Open { path: path.to_owned(), source: source.into() })
     };
     let node = opened(device)?;
     let folder = opened(mounted)?;
@@ -112,7 +112,11 @@ fn grow_ext4(device: &Path, entry: &MountEntry) -> Result<Step, BlockError> {
         }
         Err(source) => {
             let device = device.to_owned();
-            return Err(BlockError::Ioctl { attempt: "growing ext4 on", device, source });
+            return Err(BlockError::Ioctl {
+                attempt: "growing ext4 on",
+                device,
+                source: source.into(),
+            });
         }
     }
     // A last group that is too small for its own tables is left off; then nothing changes.
@@ -134,7 +138,7 @@ impl Superblock {
         let length = pread(node, &mut bytes[..], 1024).map_err(|source| BlockError::Read {
             device: device.to_owned(),
             at: 1024,
-            source,
+            source: source.into(),
         })?;
         Self::parse(&bytes[..length])
             .ok_or_else(|| BlockError::NoSuperblock { device: device.to_owned() })

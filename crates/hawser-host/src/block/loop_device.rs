@@ -104,7 +104,8 @@ fn open_node(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
 /// Gives a file a loop device. Blocks: for workers only.
 pub(crate) fn attach(request: &LoopAttach) -> Result<Change<LoopDevice>, BlockError> {
     check(request)?;
-    let failed = |source| BlockError::Open { path: request.file.clone(), source };
+    let failed =
+        |source: Errno| BlockError::Open { path: request.file.clone(), source: source.into() };
     let access = if request.read_only { OFlags::RDONLY } else { OFlags::RDWR };
     let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let file = open(&request.file, flags, Mode::empty()).map_err(failed)?;
@@ -116,7 +117,7 @@ pub(crate) fn attach(request: &LoopAttach) -> Result<Change<LoopDevice>, BlockEr
     // device holds on to the other one, and a lock on that would last as long as the device.
     let lock = open(&request.file, flags, Mode::empty()).map_err(failed)?;
     flock(&lock, FlockOperation::LockExclusive)
-        .map_err(|source| BlockError::Lock { path: request.file.clone(), source })?;
+        .map_err(|source| BlockError::Lock { path: request.file.clone(), source: source.into() })?;
     // And other threads, where the file system does not tell them apart (NFS).
     let _turn = ATTACHING.lock().unwrap_or_else(PoisonError::into_inner);
 
@@ -151,10 +152,13 @@ fn already(device: LoopDevice, request: &LoopAttach) -> Result<Change<LoopDevice
 }
 
 fn configure_free(file: &OwnedFd, request: &LoopAttach) -> Result<Change<LoopDevice>, BlockError> {
-    let control = open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|source| BlockError::Open { path: "/dev/loop-control".into(), source })?;
+    let control =
+        open("/dev/loop-control", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map_err(
+            |source| BlockError::Open { path: "/dev/loop-control".into(), source: source.into() },
+        )?;
     for _ in 0..ATTEMPTS {
-        let number = sys::loop_get_free(&control).map_err(BlockError::NoFreeDevice)?;
+        let number = sys::loop_get_free(&control)
+            .map_err(|source| BlockError::NoFreeDevice(source.into()))?;
         let path = PathBuf::from(format!("/dev/loop{number}"));
         let node = open_or_make_node(&path, number)?;
         match configure(&node, file, request) {
@@ -163,7 +167,7 @@ fn configure_free(file: &OwnedFd, request: &LoopAttach) -> Result<Change<LoopDev
             Err(Errno::BUSY) => continue,
             Err(source) => {
                 let file = request.file.clone();
-                return Err(BlockError::Configure { device: path, file, source });
+                return Err(BlockError::Configure { device: path, file, source: source.into() });
             }
         }
         return match look(number) {
@@ -193,7 +197,7 @@ fn configure(node: &OwnedFd, file: &OwnedFd, request: &LoopAttach) -> Result<(),
 
 /// Opens the node of a device, and makes it where no devtmpfs did (in a container, for one).
 fn open_or_make_node(path: &Path, number: u32) -> Result<OwnedFd, BlockError> {
-    let failed = |source| BlockError::Open { path: path.to_owned(), source };
+    let failed = |source: Errno| BlockError::Open { path: path.to_owned(), source: source.into() };
     match open_node(path, OFlags::RDWR) {
         Err(Errno::NOENT) => {}
         opened => return opened.map_err(failed),
@@ -209,7 +213,9 @@ fn open_or_make_node(path: &Path, number: u32) -> Result<OwnedFd, BlockError> {
     let mode = Mode::from_raw_mode(0o660);
     match mknodat(CWD, path, FileType::BlockDevice, mode, makedev(major, minor)) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(source) => return Err(BlockError::Node { path: path.to_owned(), source }),
+        Err(source) => {
+            return Err(BlockError::Node { path: path.to_owned(), source: source.into() });
+        }
     }
     open_node(path, OFlags::RDWR).map_err(failed)
 }
@@ -247,7 +253,7 @@ fn without_deleted(path: &Path) -> &[u8] {
 }
 
 fn ioctl(attempt: &'static str, device: &LoopDevice, source: Errno) -> BlockError {
-    BlockError::Ioctl { attempt, device: device.device.clone(), source }
+    BlockError::Ioctl { attempt, device: device.device.clone(), source: source.into() }
 }
 
 /// Takes a device from its file. Blocks: for workers only.
@@ -259,7 +265,7 @@ pub(crate) fn detach(device: &LoopDevice) -> Result<Change<()>, BlockError> {
     if backing_file(number).is_none() {
         return Ok(Change::Already(()));
     }
-    let failed = |source| BlockError::Open { path: path.clone(), source };
+    let failed = |source: Errno| BlockError::Open { path: path.clone(), source: source.into() };
     let node = match open_node(path, OFlags::RDONLY) {
         Ok(node) => node,
         Err(Errno::NOENT | Errno::NXIO) => return Ok(Change::Already(())),
@@ -340,7 +346,9 @@ pub(crate) fn resize(device: &LoopDevice) -> Result<ByteSize, BlockError> {
     let node = match open_node(&device.device, OFlags::RDONLY) {
         Ok(node) => node,
         Err(Errno::NOENT | Errno::NXIO) => return Err(gone()),
-        Err(source) => return Err(BlockError::Open { path: device.device.clone(), source }),
+        Err(source) => {
+            return Err(BlockError::Open { path: device.device.clone(), source: source.into() });
+        }
     };
     if !is_still(&node, device)? {
         return Err(gone());

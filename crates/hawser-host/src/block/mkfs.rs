@@ -38,10 +38,10 @@ pub(crate) fn command(device: &Path, fs: FsKind, uuid: Uuid) -> Tool {
 /// Makes what mkfs wrote durable. Blocks: for workers only.
 pub(crate) fn sync(device: &Path) -> Result<(), BlockError> {
     let file = open(device, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|source| BlockError::Open { path: device.to_owned(), source })?;
+        .map_err(|source| BlockError::Open { path: device.to_owned(), source: source.into() })?;
     fsync(&file).map_err(|source| BlockError::Ioctl {
         attempt: "writing out",
         device: device.to_owned(),
-        source,
+        source: source.into(),
     })
 }

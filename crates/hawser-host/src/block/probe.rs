@@ -106,7 +106,7 @@ pub(crate) fn forget_cache(device: &Path) -> Result<(), BlockError> {
 fn open_for_reading(device: &Path) -> Result<OwnedFd, BlockError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     open(device, flags, Mode::empty())
-        .map_err(|source| BlockError::Open { path: device.to_owned(), source })
+        .map_err(|source| BlockError::Open { path: device.to_owned(), source: source.into() })
 }
 
 /// Best effort: our own reads bypass the cache or follow a flush, whatever this could do.
@@ -166,7 +166,13 @@ fn region_is_zero(
         let length = match pread(&file, &mut buffer[..wanted], at) {
             Ok(length) => length,
             Err(Errno::INTR) => continue,
-            Err(source) => return Err(BlockError::Read { device: device.to_owned(), at, source }),
+            Err(source) => {
+                return Err(BlockError::Read {
+                    device: device.to_owned(),
+                    at,
+                    source: source.into(),
+                });
+            }
         };
         if length == 0 {
             let missing = end - at;

@@ -14,13 +14,16 @@ pub(crate) fn of_path(path: &Path) -> Result<ByteSize, BlockError> {
     // Without O_NONBLOCK, a FIFO by that name would keep us for ever.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let device = open(path, flags, Mode::empty())
-        .map_err(|source| BlockError::Open { path: path.to_owned(), source })?;
+        .map_err(|source| BlockError::Open { path: path.to_owned(), source: source.into() })?;
     of_open(&device, path)
 }
 
 /// The size of an open device or file; `path` is for messages.
 pub(super) fn of_open(device: impl AsFd, path: &Path) -> Result<ByteSize, BlockError> {
-    let failed = |source| BlockError::Size { path: path.to_owned(), source };
+    let failed = |source: rustix::io::Errno| BlockError::Size {
+        path: path.to_owned(),
+        source: source.into(),
+    };
     let stat = fstat(&device).map_err(failed)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::BlockDevice => {

@@ -12,14 +12,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::error::ExecError;
+use super::kept::Kept;
 use super::redact::{Shown, scrub};
 
 /// How much of the output is kept; a mount table or a JSON listing is far smaller.
 const STDOUT_KEPT: usize = 1 << 20;
 /// How much of the complaint is kept.
 const STDERR_KEPT: usize = 64 << 10;
-/// How long output may still come after the program itself has ended: a child of it that goes on,
-/// such as a daemon it left behind, may hold the pipes open for ever.
+/// How long output may still come after the program itself has ended: a child of it that goes on
+/// may hold the pipes open for ever.
 const AFTERGLOW: Duration = Duration::from_millis(500);
 
 /// Ends the whole process group when the caller goes away before the program did.
@@ -46,8 +47,11 @@ impl Drop for Group {
 pub(super) async fn run(path: &Path, tool: &Tool) -> Result<ToolOutput, ExecError> {
     let mut command = prepare(path, tool)?;
     let shown = || Shown(tool).to_string();
-    let mut child =
-        command.spawn().map_err(|source| ExecError::Start { command: shown(), source })?;
+    let failed = |source| ExecError::Start { command: shown(), source };
+    let kept = keep(&mut command, tool).map_err(failed)?;
+    let mut child = command.spawn().map_err(failed)?;
+    // Ours only: the program has its own.
+    drop(command);
     let leader = |child: &Child| child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
     // A program that leaves a daemon behind is not ended with its caller: the daemon is what was
     // asked for, and half of one is worse than none.
@@ -61,9 +65,12 @@ pub(super) async fn run(path: &Path, tool: &Tool) -> Result<ToolOutput, ExecErro
         let _ = tokio::time::timeout(AFTERGLOW, child.wait()).await;
         return Err(ExecError::Late { command: shown(), limit: tool.limit });
     };
-    let (status, stdout, stderr) =
-        ended.map_err(|source| ExecError::Wait { command: shown(), source })?;
+    let lost = |source| ExecError::Wait { command: shown(), source };
+    let (status, mut stdout, mut stderr) = ended.map_err(lost)?;
     group.leader = None;
+    if let Some((said, complained)) = kept {
+        (stdout, stderr) = (said.text().map_err(lost)?, complained.text().map_err(lost)?);
+    }
     Ok(ToolOutput {
         program: tool.program.clone(),
         code: status.code(),
@@ -98,6 +105,16 @@ fn prepare(path: &Path, tool: &Tool) -> Result<Command, ExecError> {
         .process_group(0)
         .kill_on_drop(!tool.leaves_daemon);
     Ok(command)
+}
+
+/// Gives a program that leaves a daemon behind something to write to that does not end with us.
+fn keep(command: &mut Command, tool: &Tool) -> std::io::Result<Option<(Kept, Kept)>> {
+    if !tool.leaves_daemon {
+        return Ok(None);
+    }
+    let (said, complained) = (Kept::new(STDOUT_KEPT)?, Kept::new(STDERR_KEPT)?);
+    command.stdout(said.end()?).stderr(complained.end()?);
+    Ok(Some((said, complained)))
 }
 
 type Ended = (std::process::ExitStatus, Vec<u8>, Vec<u8>);

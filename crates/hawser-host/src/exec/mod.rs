@@ -6,6 +6,7 @@
 
 mod direct;
 mod error;
+mod kept;
 mod redact;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use hawser_core::port::host::{Tool, ToolOutput};
 
 pub(crate) use error::ExecError;
+pub(crate) use redact::blank_out;
 
 /// Where programs are looked for; the caller's `PATH` is never asked.
 pub(crate) const DIRECTORIES: [&str; 6] =

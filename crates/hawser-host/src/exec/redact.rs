@@ -31,8 +31,12 @@ pub(crate) fn scrub(tool: &Tool, text: String) -> String {
         Arg::Plain(_) => None,
     });
     let given = tool.stdin.iter().flat_map(|secret| secret.expose().lines());
-    hidden
-        .chain(given)
+    blank_out(hidden.chain(given), text)
+}
+
+/// Blanks out secrets in a text of others.
+pub(crate) fn blank_out<'a>(secrets: impl Iterator<Item = &'a str>, text: String) -> String {
+    secrets
         .map(str::trim)
         .filter(|secret| secret.len() >= SHORTEST)
         .fold(text, |text, secret| text.replace(secret, "***"))

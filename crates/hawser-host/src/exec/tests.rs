@@ -110,6 +110,47 @@ async fn a_daemon_that_is_left_behind_outlives_the_call() {
 }
 
 #[tokio::test]
+async fn a_daemon_may_go_on_talking_and_nobody_waits_for_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let late = format!("sleep 1; echo late; echo late >&2; touch {}", trace.display());
+    let mut tool = shell(&format!("({late}) & echo started; echo well >&2; exit 4"));
+    tool.leaves_daemon = true;
+    let start = Instant::now();
+
+    let output = run(tool).await.unwrap();
+
+    assert!(start.elapsed() < Duration::from_millis(900), "waited for the daemon");
+    assert_eq!((output.code, &*output.stdout, &*output.stderr), (Some(4), "started\n", "well\n"));
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    assert!(trace.exists(), "the daemon died of what it said");
+}
+
+#[tokio::test]
+async fn much_output_of_a_program_that_leaves_a_daemon_is_cut() {
+    let mut tool = shell("head -c 3000000 /dev/zero; head -c 300000 /dev/zero >&2; exit 0");
+    tool.leaves_daemon = true;
+
+    let output = run(tool).await.unwrap();
+
+    assert_eq!((output.stdout.len(), output.stderr.len()), (1 << 20, 64 << 10));
+}
+
+#[tokio::test]
+async fn a_program_that_leaves_a_daemon_ends_at_its_limit_like_any_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    let mut tool = shell(&format!("sleep 1; touch {}", trace.display()));
+    tool.leaves_daemon = true;
+
+    let error = run(tool.limit(Duration::from_millis(100))).await.unwrap_err();
+
+    assert_eq!((error.kind(), error.outcome()), (Kind::Timeout, Outcome::Unknown));
+    tokio::time::sleep(Duration::from_millis(1300)).await;
+    assert!(!trace.exists());
+}
+
+#[tokio::test]
 async fn a_missing_program_names_its_package() {
     let error = missing("mkfs.xfs");
     assert_eq!(error.kind(), Kind::Unsupported);

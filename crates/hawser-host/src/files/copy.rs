@@ -28,7 +28,7 @@ const BUFFER: usize = 1 << 20;
 
 pub(super) fn failed(attempt: &'static str, path: &Path) -> impl Fn(Errno) -> FileError + use<> {
     let path = path.to_owned();
-    move |source| FileError::Call { attempt, path: path.clone(), source }
+    move |source| FileError::Call { attempt, path: path.clone(), source: source.into() }
 }
 
 /// The folder and name that a copy is to get.

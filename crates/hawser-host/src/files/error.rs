@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use hawser_core::{Classify, Kind, Outcome};
-use rustix::io::Errno;
 
-use crate::errno::kind_of;
+use crate::errno::kind_of_io;
 use crate::mount::MountError;
 use crate::workers::WorkerError;
 
@@ -13,7 +12,7 @@ use crate::workers::WorkerError;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("{attempt} {path:?}")]
-    Call { attempt: &'static str, path: PathBuf, source: Errno },
+    Call { attempt: &'static str, path: PathBuf, source: std::io::Error },
     #[error("{path:?} is there already")]
     Exists { path: PathBuf },
     #[error("{path:?} is not {what}")]
@@ -37,7 +36,7 @@ pub(crate) enum FileError {
 impl Classify for FileError {
     fn kind(&self) -> Kind {
         match self {
-            Self::Call { source, .. } => kind_of(*source),
+            Self::Call { source, .. } => kind_of_io(source),
             Self::Exists { .. } => Kind::Exists,
             Self::WrongType { .. } => Kind::Invalid,
             Self::Shrunk { .. } | Self::MountInside { .. } => Kind::Precondition,

@@ -5,6 +5,7 @@
 pub(crate) mod copy;
 mod error;
 pub(crate) mod freeze;
+pub(crate) mod look;
 mod meter;
 #[cfg(test)]
 mod tests;

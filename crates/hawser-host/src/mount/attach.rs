@@ -1,4 +1,4 @@
-//! Mounts a device or binds a folder on an open target.
+//! Mounts a file system or binds a folder on an open target.
 //!
 //! The new mount interface takes descriptors, so nothing is looked up by name between the check of
 //! the target and the mount, and its context says in words why a file system was refused. Kernels
@@ -7,7 +7,7 @@
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use hawser_core::filesystem::FsKind;
+use hawser_core::secret::Secret;
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MoveMountFlags, OpenTreeFlags,
@@ -17,53 +17,73 @@ use rustix::mount::{
 
 use super::error::MountError;
 use super::options::Options;
+use crate::exec::blank_out;
 use crate::sys;
 
 fn descriptor_path(descriptor: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", descriptor.as_raw_fd())
 }
 
-/// Mounts a device on an open folder.
-pub(super) fn device(
-    device: &Path,
-    fs: FsKind,
+/// A file system that is to be mounted.
+pub(super) struct NewFilesystem<'a> {
+    /// The kernel's name of its type.
+    pub(super) fs_type: &'a str,
+    /// A device, or what the file system takes for one.
+    pub(super) source: &'a Path,
+    /// Options that are never shown.
+    pub(super) secrets: &'a [(String, Secret)],
+}
+
+impl NewFilesystem<'_> {
+    /// What the kernel said, without the secrets that it may have repeated.
+    fn scrub(&self, log: String) -> String {
+        blank_out(self.secrets.iter().map(|(_, secret)| secret.expose()), log)
+    }
+}
+
+/// Mounts a file system on an open folder.
+pub(super) fn filesystem(
+    new: &NewFilesystem<'_>,
     folder: BorrowedFd<'_>,
     target: &Path,
     options: &Options,
 ) -> Result<(), MountError> {
-    let failed = |log: String, source| MountError::Mount {
-        source_name: format!("{} ({fs})", device.display()),
+    let failed = |log: String, source: Errno| MountError::Mount {
+        source_name: format!("{} ({})", new.source.display(), new.fs_type),
         target: target.to_owned(),
-        log,
-        source,
+        log: new.scrub(log),
+        source: source.into(),
     };
-    let context = match fsopen(fs.as_str(), FsOpenFlags::FSOPEN_CLOEXEC) {
+    let context = match fsopen(new.fs_type, FsOpenFlags::FSOPEN_CLOEXEC) {
         Ok(context) => context,
         Err(Errno::NOSYS) => {
-            return rustix::mount::mount(
-                device,
-                descriptor_path(folder),
-                fs.as_str(),
-                options.flags,
-                Some(&*std::ffi::CString::new(options.joined()).unwrap_or_default()),
-            )
-            .map_err(|errno| failed(String::new(), errno));
+            let data = options.joined(new.secrets)?;
+            let place = descriptor_path(folder);
+            return rustix::mount::mount(new.source, place, new.fs_type, options.flags, &*data)
+                .map_err(|errno| failed(String::new(), errno));
+        }
+        Err(Errno::NODEV) => {
+            let log = format!("there is no file system {0}; load the module {0}", new.fs_type);
+            return Err(failed(log, Errno::NODEV));
         }
         Err(errno) => return Err(failed(String::new(), errno)),
     };
-    let made = configure(&context, device, options)
+    let made = configure(&context, new, options)
         .and_then(|()| fsmount(&context, FsMountFlags::FSMOUNT_CLOEXEC, options.attributes));
     let mount = made.map_err(|errno| failed(log_of(&context), errno))?;
     place(&mount, folder).map_err(|errno| failed(String::new(), errno))
 }
 
-fn configure(context: &OwnedFd, device: &Path, options: &Options) -> Result<(), Errno> {
-    fsconfig_set_string(context, "source", device)?;
+fn configure(context: &OwnedFd, new: &NewFilesystem<'_>, options: &Options) -> Result<(), Errno> {
+    fsconfig_set_string(context, "source", new.source)?;
     for (key, value) in &options.filesystem {
         match value {
             Some(value) => fsconfig_set_string(context, key.as_str(), value.as_str())?,
             None => fsconfig_set_flag(context, key.as_str())?,
         }
+    }
+    for (key, secret) in new.secrets {
+        fsconfig_set_string(context, key.as_str(), secret.expose())?;
     }
     if options.read_only && !options.written_elsewhere {
         // The file system itself, not only this mount: it must not write to the device either.
@@ -104,11 +124,11 @@ pub(super) fn bind(
     target: &Path,
     options: &Options,
 ) -> Result<(), MountError> {
-    let failed = |source_errno| MountError::Mount {
+    let failed = |errno: Errno| MountError::Mount {
         source_name: source.display().to_string(),
         target: target.to_owned(),
         log: String::new(),
-        source: source_errno,
+        source: errno.into(),
     };
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
@@ -153,6 +173,6 @@ fn bind_by_path(
     let remounted = rustix::mount::mount_remount(target, flags, c"");
     remounted.map_err(|first| match rustix::mount::unmount(target, UnmountFlags::NOFOLLOW) {
         Ok(()) => failed(first),
-        Err(source) => MountError::Undo { target: target.to_owned(), first, source },
+        Err(source) => MountError::Undo { target: target.to_owned(), first, source: source.into() },
     })
 }

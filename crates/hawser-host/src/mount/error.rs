@@ -1,11 +1,13 @@
 //! Why a mount call failed.
 
+use std::io;
 use std::path::PathBuf;
 
 use hawser_core::{Classify, Kind, Outcome};
 use rustix::io::Errno;
 
-use crate::errno::{kind_of, kind_of_io};
+use crate::errno::kind_of_io;
+use crate::workers::WorkerError;
 
 /// Why a mount call failed.
 #[derive(Debug, thiserror::Error)]
@@ -17,17 +19,17 @@ pub(crate) enum MountError {
     )]
     Symlink { path: PathBuf },
     #[error("opening {path:?}")]
-    Open { path: PathBuf, source: Errno },
+    Open { path: PathBuf, source: io::Error },
     #[error("{path:?} is there and is not a folder")]
     NotAFolder { path: PathBuf },
     #[error("{path:?} is not a block device")]
     NotADevice { path: PathBuf },
     #[error("making the folder {path:?}")]
-    MakeFolder { path: PathBuf, source: Errno },
+    MakeFolder { path: PathBuf, source: io::Error },
     #[error("removing the folder {path:?}")]
-    RemoveFolder { path: PathBuf, source: Errno },
+    RemoveFolder { path: PathBuf, source: io::Error },
     #[error("reading the mount table")]
-    ReadTable(#[source] std::io::Error),
+    ReadTable(#[source] io::Error),
     #[error("the mount table has a malformed line {line}: {text:?}")]
     MalformedTable { line: usize, text: String },
     #[error("the mount option {option:?} is refused: {why}")]
@@ -39,13 +41,17 @@ pub(crate) enum MountError {
     #[error("{target:?} is mounted {now} already, and {wanted} was asked for; unmount it first")]
     OtherAccess { target: PathBuf, now: &'static str, wanted: &'static str },
     #[error("mounting {source_name} on {target:?}{}", said(log))]
-    Mount { source_name: String, target: PathBuf, log: String, source: Errno },
+    Mount { source_name: String, target: PathBuf, log: String, source: io::Error },
     #[error("unmounting {target:?}, which is in use{}", users(by))]
     InUse { target: PathBuf, by: Vec<String> },
     #[error("unmounting {target:?}")]
-    Unmount { target: PathBuf, source: Errno },
+    Unmount { target: PathBuf, source: io::Error },
+    #[error("taking the mount on {target:?} out of the tree by force")]
+    Abandon { target: PathBuf, source: io::Error },
     #[error("taking back the mount on {target:?} that could not be made read-only ({first})")]
-    Undo { target: PathBuf, first: Errno, source: Errno },
+    Undo { target: PathBuf, first: Errno, source: io::Error },
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
 }
 
 /// What the kernel's file system code said, as an addition to a sentence.
@@ -70,26 +76,30 @@ impl Classify for MountError {
             Self::Open { source, .. }
             | Self::MakeFolder { source, .. }
             | Self::RemoveFolder { source, .. }
-            | Self::Unmount { source, .. } => kind_of(*source),
-            Self::ReadTable(source) => kind_of_io(source),
+            | Self::Unmount { source, .. }
+            | Self::Abandon { source, .. }
+            | Self::Undo { source, .. }
+            | Self::ReadTable(source) => kind_of_io(source),
             Self::MalformedTable { .. } => Kind::Internal,
             Self::AtWork { .. } | Self::InUse { .. } => Kind::Busy,
             // An option that the file system refuses is EINVAL; so is a damaged superblock, and
             // only the kernel's own words tell them apart.
             Self::Mount { source, log, .. } => {
-                if *source == Errno::INVAL && !log.contains("nknown parameter") {
+                let invalid = Errno::from_io_error(source) == Some(Errno::INVAL);
+                if invalid && !log.contains("nknown parameter") {
                     Kind::Precondition
                 } else {
-                    kind_of(*source)
+                    kind_of_io(source)
                 }
             }
-            Self::Undo { source, .. } => kind_of(*source),
+            Self::Worker(source) => source.kind(),
         }
     }
 
     fn outcome(&self) -> Outcome {
         match self {
             Self::Undo { .. } => Outcome::Unknown,
+            Self::Worker(source) => source.outcome(),
             Self::NotPlain { .. }
             | Self::Symlink { .. }
             | Self::Open { .. }
@@ -105,7 +115,8 @@ impl Classify for MountError {
             | Self::OtherAccess { .. }
             | Self::Mount { .. }
             | Self::InUse { .. }
-            | Self::Unmount { .. } => Outcome::Nothing,
+            | Self::Unmount { .. }
+            | Self::Abandon { .. } => Outcome::Nothing,
         }
     }
 }

@@ -2,9 +2,14 @@
 //!
 //! Follows mount(2), fsopen(2), open_tree(2), move_mount(2), mount_setattr(2) and openat2(2); needs
 //! Linux 5.2 for the kernel's own words in errors, and works without them down to mount(2).
+//!
+//! A mount whose server is dead hangs whoever asks it something. So what is mounted is read from the
+//! table, and a target is reached by its name in its open parent, never through the mount.
 
+mod abandon;
 mod attach;
 mod error;
+mod network;
 mod options;
 pub(crate) mod table;
 pub(crate) mod target;
@@ -13,20 +18,25 @@ mod tests;
 mod users;
 
 use std::collections::HashSet;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use hawser_core::Change;
 use hawser_core::port::host::{HostMount, MountEntry, MountSource};
-use rustix::fs::{FileType, Mode, OFlags, fstat, major, minor};
+use rustix::fs::{AtFlags, FileType, Mode, major, minor};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount as umount2};
 
+pub(crate) use abandon::abandon;
+use attach::NewFilesystem;
 pub(crate) use error::MountError;
 use options::Options;
 use target::Place;
 pub(crate) use users::openers;
+
+/// How often the table is read again when something appears at a target meanwhile.
+const ATTEMPTS: usize = 3;
 
 /// The targets that a call is at work on. Between looking at the table and mounting, nobody else of
 /// this process may do the same, or two mounts would lie one above the other; and while a call
@@ -58,15 +68,30 @@ impl Drop for Claim<'_> {
 /// Mounts what `request` says. Blocks: for workers only.
 pub(crate) fn mount(claims: &Claims, request: &HostMount) -> Result<Change<()>, MountError> {
     let mut options = Options::parse(request)?;
-    let folder = target::open_folder(&request.target)?;
-    let path = target::real_path(&folder, &request.target)?;
-    let _claim = claims.claim(&path)?;
-    let table = table::read()?;
-    if let Some(entry) = topmost(&table, &path) {
-        // Opened again: the descriptor above may stand for the folder below a new mount.
-        let folder = target::open_folder(&request.target)?;
-        return compare(entry, request, &options, folder.as_fd());
+    let missing = || MountError::Open { path: request.target.clone(), source: Errno::NOENT.into() };
+    let place = Place::find(&request.target)?.ok_or_else(missing)?;
+    let _claim = claims.claim(&place.path)?;
+    for _ in 0..ATTEMPTS {
+        let table = table::read()?;
+        if let Some(entry) = topmost(&table, &place.path) {
+            return compare(entry, request, &options);
+        }
+        // Another process mounts there at this moment: the table will show what.
+        let Some(folder) = place.open()? else { continue };
+        place_on(folder.as_fd(), &place.path, request, &mut options, &table)?;
+        return Ok(Change::Made(()));
     }
+    Err(MountError::AtWork { target: request.target.clone() })
+}
+
+/// Mounts on an open folder that has nothing mounted.
+fn place_on(
+    folder: BorrowedFd<'_>,
+    path: &Path,
+    request: &HostMount,
+    options: &mut Options,
+    table: &[MountEntry],
+) -> Result<(), MountError> {
     match &request.source {
         MountSource::Device { device, fs } => {
             let number = device_number(device)?;
@@ -74,14 +99,18 @@ pub(crate) fn mount(claims: &Claims, request: &HostMount) -> Result<Change<()>, 
             options.written_elsewhere = table.iter().any(|entry| {
                 shows(entry, number) && !entry.super_options.iter().any(|option| option == "ro")
             });
-            attach::device(device, *fs, folder.as_fd(), &path, &options)?;
+            let new = NewFilesystem { fs_type: fs.as_str(), source: device, secrets: &[] };
+            attach::filesystem(&new, folder, path, options)
+        }
+        MountSource::Network { fs_type, source, secrets } => {
+            let new = NewFilesystem { fs_type, source: Path::new(source), secrets };
+            attach::filesystem(&new, folder, path, options)
         }
         MountSource::Bind { path: source } => {
             let source_folder = target::open_folder(source)?;
-            attach::bind(source, source_folder.as_fd(), folder.as_fd(), &path, &options)?;
+            attach::bind(source, source_folder.as_fd(), folder, path, options)
         }
     }
-    Ok(Change::Made(()))
 }
 
 /// True when the mount is of the device with this number.
@@ -97,21 +126,20 @@ fn compare(
     entry: &MountEntry,
     request: &HostMount,
     options: &Options,
-    folder: impl AsFd,
 ) -> Result<Change<()>, MountError> {
     let target = request.target.clone();
-    let open = |path: &Path, source| MountError::Open { path: path.to_owned(), source };
     let (same, read_only) = match &request.source {
         MountSource::Device { device, .. } => {
             let same = shows(entry, device_number(device)?);
             (same && entry.root == Path::new("/"), entry.read_only())
         }
         MountSource::Bind { path } => {
-            let source = target::open_folder(path)?;
-            let wanted = fstat(&source).map_err(|errno| open(path, errno))?;
-            let there = fstat(folder).map_err(|errno| open(&target, errno))?;
-            let same = (wanted.st_dev, wanted.st_ino) == (there.st_dev, there.st_ino);
+            let same = identity(path)? == identity(&target)?;
             (same, entry.options.iter().any(|option| option == "ro"))
+        }
+        // By the table alone: the server may be dead, and then a look would hang.
+        MountSource::Network { fs_type, source, .. } => {
+            (network::is_same(entry, fs_type, source), entry.read_only())
         }
     };
     if !same {
@@ -126,10 +154,19 @@ fn compare(
     Ok(Change::Already(()))
 }
 
+/// Which folder a path leads to.
+fn identity(path: &Path) -> Result<(u64, u64), MountError> {
+    let folder = target::open_folder(path)?;
+    let found = target::look(&folder);
+    let found =
+        found.map_err(|source| MountError::Open { path: path.into(), source: source.into() })?;
+    Ok(found.identity)
+}
+
 /// Major and minor number of a block device.
 pub(crate) fn device_number(device: &Path) -> Result<(u32, u32), MountError> {
     let stat = rustix::fs::stat(device)
-        .map_err(|source| MountError::Open { path: device.to_owned(), source })?;
+        .map_err(|source| MountError::Open { path: device.to_owned(), source: source.into() })?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
         return Err(MountError::NotADevice { path: device.to_owned() });
     }
@@ -159,36 +196,48 @@ pub(crate) fn unmount(claims: &Claims, target: &Path) -> Result<Change<()>, Moun
             let by = openers(&place.path);
             Err(MountError::InUse { target: target.to_owned(), by })
         }
-        Err(source) => Err(MountError::Unmount { target: target.to_owned(), source }),
+        Err(source) => {
+            Err(MountError::Unmount { target: target.to_owned(), source: source.into() })
+        }
     }
 }
 
 /// Makes a folder to mount on. Blocks: for workers only.
 pub(crate) fn make_target(target: &Path) -> Result<Change<()>, MountError> {
-    let place = Place::find(target)?
-        .ok_or_else(|| MountError::MakeFolder { path: target.into(), source: Errno::NOENT })?;
     // Whoever may not enter it sees nothing of the volume until something is mounted with modes of
     // its own.
-    match rustix::fs::mkdirat(&place.parent, &place.name, Mode::from_raw_mode(0o750)) {
-        Ok(()) => Ok(Change::Made(())),
+    make_folder(target, 0o750)
+}
+
+/// Makes a folder with exactly this mode. Blocks: for workers only.
+pub(crate) fn make_folder(folder: &Path, mode: u32) -> Result<Change<()>, MountError> {
+    let failed =
+        |source: Errno| MountError::MakeFolder { path: folder.into(), source: source.into() };
+    let place = Place::find(folder)?.ok_or_else(|| failed(Errno::NOENT))?;
+    let wanted = Mode::from_raw_mode(mode & 0o7777);
+    match rustix::fs::mkdirat(&place.parent, &place.name, wanted) {
+        Ok(()) => {}
         Err(Errno::EXIST) => {
-            let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let there = rustix::fs::openat(&place.parent, &place.name, flags, Mode::empty())
-                .and_then(fstat)
-                .map_err(|source| MountError::Open { path: target.into(), source })?;
-            match FileType::from_raw_mode(there.st_mode) {
+            return match place.kind()? {
                 FileType::Directory => Ok(Change::Already(())),
-                FileType::Symlink => Err(MountError::Symlink { path: target.into() }),
+                FileType::Symlink => Err(MountError::Symlink { path: folder.into() }),
                 FileType::RegularFile
                 | FileType::Fifo
                 | FileType::Socket
                 | FileType::CharacterDevice
                 | FileType::BlockDevice
-                | FileType::Unknown => Err(MountError::NotAFolder { path: target.into() }),
-            }
+                | FileType::Unknown => Err(MountError::NotAFolder { path: folder.into() }),
+            };
         }
-        Err(source) => Err(MountError::MakeFolder { path: target.into(), source }),
+        Err(source) => return Err(failed(source)),
     }
+    // Whatever the umask of this process is. By its path through the parent: a folder that may not
+    // be entered cannot be opened either.
+    rustix::fs::chmod(place.through_parent(), wanted).map_err(|source| {
+        let _ = rustix::fs::unlinkat(&place.parent, &place.name, AtFlags::REMOVEDIR);
+        failed(source)
+    })?;
+    Ok(Change::Made(()))
 }
 
 /// Removes an empty folder on which nothing is mounted. Blocks: for workers only.
@@ -200,11 +249,11 @@ pub(crate) fn remove_target(claims: &Claims, target: &Path) -> Result<Change<()>
     if topmost(&table::read()?, &place.path).is_some() {
         return Ok(Change::Already(()));
     }
-    match rustix::fs::unlinkat(&place.parent, &place.name, rustix::fs::AtFlags::REMOVEDIR) {
+    match rustix::fs::unlinkat(&place.parent, &place.name, AtFlags::REMOVEDIR) {
         Ok(()) => Ok(Change::Made(())),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) => {
             Ok(Change::Already(()))
         }
-        Err(source) => Err(MountError::RemoveFolder { path: target.into(), source }),
+        Err(source) => Err(MountError::RemoveFolder { path: target.into(), source: source.into() }),
     }
 }

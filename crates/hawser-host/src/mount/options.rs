@@ -1,7 +1,10 @@
 //! Mount options: which belong to the mount, which to the file system, and which to nobody.
 
+use std::ffi::CString;
+
 use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::{HostMount, MountSource};
+use hawser_core::secret::Secret;
 use rustix::mount::{MountAttrFlags, MountFlags};
 
 use super::error::MountError;
@@ -17,8 +20,9 @@ const ATTRIBUTES: [(&str, MountAttrFlags, MountFlags); 8] = [
     ("nodiratime", MountAttrFlags::MOUNT_ATTR_NODIRATIME, MountFlags::NODIRATIME),
     ("nosymfollow", MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW, MountFlags::NOSYMFOLLOW),
 ];
-/// The kernel's defaults, which mount(8) accepts as words.
-const DEFAULTS: [&str; 4] = ["defaults", "dev", "suid", "exec"];
+/// The kernel's defaults, which mount(8) accepts as words, and words that only fstab has a use for.
+const DEFAULTS: [&str; 8] =
+    ["defaults", "dev", "suid", "exec", "_netdev", "nofail", "auto", "noauto"];
 /// Words that turn one mount call into another.
 const OTHER_CALLS: [&str; 12] = [
     "remount",
@@ -37,6 +41,9 @@ const OTHER_CALLS: [&str; 12] = [
 /// Options that bring a second device or file into the mount, past every identity check.
 const OTHER_DEVICES: [&str; 6] =
     ["device", "journal_dev", "journal_path", "logdev", "rtdev", "journal_async_dev"];
+
+/// Options whose values must come as secrets: all others may be shown.
+const SECRET: [&str; 4] = ["password", "pass", "password2", "passwd"];
 
 /// Options, sorted by whom they are for.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,19 +87,30 @@ impl Options {
     }
 
     fn add(&mut self, option: &str, request: &HostMount) -> Result<(), MountError> {
-        let refuse = |why| Err(MountError::Option { option: option.to_owned(), why });
-        if option.is_empty() || option.len() > 256 {
-            return refuse("it must have 1 to 256 characters");
-        }
-        if !option.bytes().all(|b| b.is_ascii_graphic() && !b",\\\"'".contains(&b)) {
-            return refuse(
-                "only printable characters without commas, quotes and blanks are allowed",
-            );
-        }
         let (key, value) = match option.split_once('=') {
             Some((key, value)) => (key, Some(value.to_owned())),
             None => (option, None),
         };
+        if SECRET.contains(&key) {
+            let why = "it must be given as a secret";
+            return Err(MountError::Option { option: key.to_owned(), why });
+        }
+        let refuse = |why| Err(MountError::Option { option: option.to_owned(), why });
+        if option.is_empty() || option.len() > 256 {
+            return refuse("it must have 1 to 256 characters");
+        }
+        let plain =
+            |text: &str| text.bytes().all(|b| b.is_ascii_graphic() && !b",\\\"'".contains(&b));
+        // Names of users and shares have blanks, backslashes and letters of all scripts.
+        let network = matches!(request.source, MountSource::Network { .. });
+        let value_is_plain = |value: &String| {
+            if network { !value.chars().any(char::is_control) } else { plain(value) }
+        };
+        if !plain(key) || !value.as_ref().is_none_or(value_is_plain) {
+            return refuse(
+                "only printable characters without commas, quotes and blanks are allowed",
+            );
+        }
         if OTHER_CALLS.contains(&key) {
             return refuse("it would make this another call than a mount");
         }
@@ -110,7 +128,9 @@ impl Options {
                     self.flags |= *flag;
                 }
                 None => match request.source {
-                    MountSource::Device { .. } => self.filesystem.push((key.to_owned(), value)),
+                    MountSource::Device { .. } | MountSource::Network { .. } => {
+                        self.filesystem.push((key.to_owned(), value));
+                    }
                     MountSource::Bind { .. } => {
                         return refuse("a bind has no options of a file system");
                     }
@@ -121,15 +141,25 @@ impl Options {
     }
 
     /// The file system's options as mount(2) takes them.
-    pub(super) fn joined(&self) -> String {
-        let parts: Vec<_> = self
-            .filesystem
-            .iter()
-            .map(|(key, value)| match value {
-                Some(value) => format!("{key}={value}"),
-                None => key.clone(),
-            })
-            .collect();
-        parts.join(",")
+    pub(super) fn joined(&self, secrets: &[(String, Secret)]) -> Result<CString, MountError> {
+        let open = self.filesystem.iter().map(|(key, value)| (key, value.as_deref()));
+        let hidden = secrets.iter().map(|(key, secret)| (key, Some(secret.expose())));
+        let mut joined = String::new();
+        for (key, value) in open.chain(hidden) {
+            if value.is_some_and(|value| value.contains([',', '\0'])) {
+                let why = "this kernel takes no value with a comma";
+                return Err(MountError::Option { option: key.clone(), why });
+            }
+            if !joined.is_empty() {
+                joined.push(',');
+            }
+            joined.push_str(key);
+            if let Some(value) = value {
+                joined.push('=');
+                joined.push_str(value);
+            }
+        }
+        // Without NUL, as was looked for.
+        Ok(CString::new(joined).unwrap_or_default())
     }
 }

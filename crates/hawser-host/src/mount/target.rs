@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    CWD, FileType, Mode, OFlags, ResolveFlags, fstat, open, openat, openat2, readlinkat,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, makedev, open, openat,
+    openat2, readlinkat, statx,
 };
 use rustix::io::Errno;
 
@@ -37,13 +39,50 @@ impl Place {
         let parent = target.parent().ok_or_else(not_plain)?;
         let name = target.file_name().ok_or_else(not_plain)?.to_owned();
         let opened = match open_folder_through(parent, true) {
-            Err(MountError::Open { source: Errno::NOENT, .. } | MountError::NotAFolder { .. }) => {
+            Err(MountError::NotAFolder { .. }) => return Ok(None),
+            Err(MountError::Open { source, .. }) if source.kind() == ErrorKind::NotFound => {
                 return Ok(None);
             }
             opened => opened?,
         };
         let path = real_path(&opened, parent)?.join(&name);
         Ok(Some(Self { parent: opened, name, path }))
+    }
+
+    /// Opens the folder itself, as a place only; `None` when something is mounted on it.
+    pub(super) fn open(&self) -> Result<Option<OwnedFd>, MountError> {
+        let resolve =
+            ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+        let opened = match openat2(&self.parent, &self.name, FOLDER, Mode::empty(), resolve) {
+            // A kernel or sandbox without openat2.
+            Err(Errno::NOSYS | Errno::PERM) => {
+                openat(&self.parent, &self.name, FOLDER, Mode::empty())
+            }
+            opened => opened,
+        };
+        match opened {
+            Ok(folder) => Ok(Some(folder)),
+            Err(Errno::XDEV) => Ok(None),
+            Err(Errno::LOOP | Errno::NOTDIR) => match self.kind()? {
+                FileType::Symlink => Err(MountError::Symlink { path: self.path.clone() }),
+                // Replaced by another since.
+                FileType::Directory => Err(failed(&self.path, Errno::LOOP)),
+                FileType::RegularFile
+                | FileType::Fifo
+                | FileType::Socket
+                | FileType::CharacterDevice
+                | FileType::BlockDevice
+                | FileType::Unknown => Err(MountError::NotAFolder { path: self.path.clone() }),
+            },
+            Err(source) => Err(failed(&self.path, source)),
+        }
+    }
+
+    /// What stands there; a link is not followed, and no server is asked.
+    pub(super) fn kind(&self) -> Result<FileType, MountError> {
+        let there = openat(&self.parent, &self.name, ANYTHING, Mode::empty()).and_then(look);
+        let there = there.map_err(|source| failed(&self.path, source))?;
+        Ok(FileType::from_raw_mode(there.mode))
     }
 
     /// A path of the target that does not depend on what happens to its parents' names.
@@ -82,7 +121,38 @@ fn failed(path: &Path, source: Errno) -> MountError {
     if source == Errno::NOTDIR {
         return MountError::NotAFolder { path: path.to_owned() };
     }
-    MountError::Open { path: path.to_owned(), source }
+    MountError::Open { path: path.to_owned(), source: source.into() }
+}
+
+/// What is known of an open place.
+pub(super) struct Look {
+    pub(super) mode: u32,
+    pub(super) uid: u32,
+    /// Device and inode: which file it is.
+    pub(super) identity: (u64, u64),
+}
+
+/// Looks at an open place without asking a server that may be dead: what the kernel knows of it
+/// will do.
+pub(super) fn look(place: impl AsFd) -> Result<Look, Errno> {
+    let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT | AtFlags::STATX_DONT_SYNC;
+    match statx(&place, "", flags, StatxFlags::BASIC_STATS) {
+        Ok(found) => Ok(Look {
+            mode: found.stx_mode.into(),
+            uid: found.stx_uid,
+            identity: (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino),
+        }),
+        // A sandbox that does not know it.
+        Err(Errno::NOSYS | Errno::PERM) => {
+            let found = fstat(place)?;
+            Ok(Look {
+                mode: found.st_mode,
+                uid: found.st_uid,
+                identity: (found.st_dev, found.st_ino),
+            })
+        }
+        Err(errno) => Err(errno),
+    }
 }
 
 fn walk(path: &Path, follow_last: bool) -> Result<OwnedFd, MountError> {
@@ -100,7 +170,7 @@ fn walk(path: &Path, follow_last: bool) -> Result<OwnedFd, MountError> {
             continue;
         }
         let next = openat(&here, &part, ANYTHING, Mode::empty()).map_err(fail)?;
-        let kind = FileType::from_raw_mode(fstat(&next).map_err(fail)?.st_mode);
+        let kind = FileType::from_raw_mode(look(&next).map_err(fail)?.mode);
         if kind == FileType::Symlink {
             links += 1;
             let last = parts.is_empty() && !follow_last;
@@ -138,9 +208,9 @@ fn parts_of(path: &OsStr) -> impl Iterator<Item = OsString> {
 
 /// True when only root and we can place names in a folder.
 fn is_closed(folder: &OwnedFd) -> Result<bool, Errno> {
-    let stat = fstat(folder)?;
-    let ours = stat.st_uid == 0 || stat.st_uid == rustix::process::geteuid().as_raw();
-    Ok(ours && stat.st_mode & 0o022 == 0)
+    let found = look(folder)?;
+    let ours = found.uid == 0 || found.uid == rustix::process::geteuid().as_raw();
+    Ok(ours && found.mode & 0o022 == 0)
 }
 
 /// The path of an open folder without symbolic links, as the mount table spells it.

@@ -1,6 +1,7 @@
 use std::os::unix::fs::symlink;
 
 use hawser_core::filesystem::FsKind;
+use hawser_core::secret::Secret;
 use hawser_core::{Classify, Kind};
 use proptest::prelude::*;
 use rustix::mount::{MountAttrFlags, MountFlags};
@@ -85,7 +86,7 @@ fn options_are_sorted_by_whom_they_are_for() {
         MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY
     );
     assert_eq!(options.flags, MountFlags::NODEV | MountFlags::RDONLY);
-    assert_eq!(options.joined(), "logbufs=4,nouuid");
+    assert_eq!(options.joined(&[]).unwrap().as_c_str(), c"logbufs=4,nouuid");
 }
 
 #[test]
@@ -149,4 +150,56 @@ fn who_has_a_path_open_is_told() {
     let me = format!("({})", std::process::id());
     assert!(openers(&path).iter().any(|who| who.ends_with(&me)));
     assert!(openers(&scratch.path().join("other")).is_empty());
+}
+
+fn share() -> MountSource {
+    let secrets = vec![("password".into(), Secret::new("hunter2,x"))];
+    MountSource::Network { fs_type: "cifs".into(), source: "//server/share".into(), secrets }
+}
+
+#[test]
+fn options_of_a_network_file_system_go_to_it_as_they_are() {
+    let flags = ["username=Jörg Müller", "unc=\\\\server\\share", "ip=192.0.2.9", "noatime", "ro"];
+
+    let options = Options::parse(&request(share(), &flags)).unwrap();
+
+    let given: Vec<_> =
+        options.filesystem.iter().map(|(key, value)| (&**key, value.as_deref())).collect();
+    assert_eq!(
+        given,
+        [
+            ("username", Some("Jörg Müller")),
+            ("unc", Some("\\\\server\\share")),
+            ("ip", Some("192.0.2.9"))
+        ]
+    );
+    assert!(options.read_only);
+    assert_eq!(options.flags, MountFlags::NOATIME | MountFlags::RDONLY);
+    for option in ["user\nname=x", "username=a\0b", "username=a\nb", "us er=x", "source=//x/y"] {
+        let error = Options::parse(&request(share(), &[option])).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{option:?}");
+    }
+}
+
+#[test]
+fn a_secret_among_the_options_is_refused_and_not_repeated() {
+    for option in ["password=hunter2", "pass=hunter2"] {
+        let error = Options::parse(&request(share(), &[option])).unwrap_err();
+
+        assert_eq!(error.kind(), Kind::Invalid);
+        assert!(!error.to_string().contains("hunter2"), "{error}");
+    }
+}
+
+#[test]
+fn for_the_old_call_secrets_are_options_and_a_comma_is_refused_by_its_name() {
+    let options = Options::parse(&request(share(), &["username=u"])).unwrap();
+    let plain = [("password".to_owned(), Secret::new("hunter2"))];
+    let comma = [("password".to_owned(), Secret::new("hunter2,x"))];
+
+    let joined = options.joined(&plain).unwrap();
+    let refused = options.joined(&comma).unwrap_err().to_string();
+
+    assert_eq!(joined.as_c_str(), c"username=u,password=hunter2");
+    assert!(refused.contains("password") && !refused.contains("hunter2"), "{refused}");
 }

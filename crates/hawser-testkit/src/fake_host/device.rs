@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hawser_core::error::Result;
 use hawser_core::port::host::{LoopAttach, LoopDevice};
@@ -20,7 +21,7 @@ const MAJORS: (u32, u32) = (7, 8);
 /// One fake block device.
 pub(super) struct Device {
     /// Kept open, as the kernel does: the content outlives the file's name.
-    pub(super) file: File,
+    pub(super) file: Arc<File>,
     pub(super) size: u64,
     pub(super) number: (u32, u32),
     pub(super) read_only: bool,
@@ -64,6 +65,7 @@ impl Devices {
         file.set_len(size.get())?;
         symlink(format!("disk:{name}"), &node)?;
         let number = (MAJORS.1, 16 * self.0.len() as u32);
+        let file = Arc::new(file);
         let device = Device { file, size: size.get(), number, read_only: false, looped: None };
         self.0.insert(node.clone(), device);
         Ok(node)
@@ -97,7 +99,8 @@ impl Devices {
         // The kernel counts whole sectors only.
         let size = meta.len() / 512 * 512;
         let looped = Some(Looped { mark: mark.map(str::to_owned), sector_size });
-        let device = Device { file: handle, size, number: (MAJORS.0, minor), read_only, looped };
+        let file = Arc::new(handle);
+        let device = Device { file, size, number: (MAJORS.0, minor), read_only, looped };
         let described = describe(&node, &device)?.ok_or_else(|| absent(&node))?;
         self.0.insert(node, device);
         Ok(described)
@@ -177,7 +180,7 @@ fn describe(node: &Path, device: &Device) -> Result<Option<LoopDevice>> {
     }))
 }
 
-fn absent(node: &Path) -> Error {
+pub(super) fn absent(node: &Path) -> Error {
     Error::new(Kind::NotFound, format!("{} is no block device of this host", node.display()))
 }
 

@@ -5,14 +5,17 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hawser_core::{Error, Kind, Outcome};
 
 /// Every method of the host port, in the order of the trait.
-pub const METHODS: [&str; 22] = [
+pub const METHODS: [&str; 25] = [
     "facts",
     "run",
     "mounts",
     "mount",
     "unmount",
+    "abandon_mount",
     "make_target",
     "remove_target",
+    "make_folder",
+    "look",
     "loop_devices",
     "attach_loop",
     "detach_loop",
@@ -30,9 +33,59 @@ pub const METHODS: [&str; 22] = [
     "copy_tree",
 ];
 
+/// Every method of the kernel's parts that can fail, in the order of the traits.
+pub const KERNEL_METHODS: [&str; 24] = [
+    "Files::write",
+    "Files::exchange",
+    "Files::control",
+    "Files::store",
+    "Files::create",
+    "Files::remove",
+    "Disks::open",
+    "Disks::is_claimed",
+    "Disks::set_read_only",
+    "Disk::flush",
+    "Disk::read",
+    "Disk::inquiry",
+    "Disk::identify_namespace",
+    "Disk::reservation",
+    "Disk::reserve",
+    "Maps::status",
+    "Maps::table",
+    "Maps::message",
+    "Maps::remove",
+    "Maps::multipathd",
+    "Nbd::attach",
+    "Nbd::reconfigure",
+    "Nbd::detach",
+    "Locks::lock",
+];
+
 /// Methods that only look.
-const LOOKING: [&str; 7] =
-    ["facts", "mounts", "loop_devices", "device_size", "probe", "sync_filesystem", "usage"];
+const LOOKING: [&str; 18] = [
+    "facts",
+    "mounts",
+    "look",
+    "loop_devices",
+    "device_size",
+    "probe",
+    "sync_filesystem",
+    "usage",
+    "DeviceEvents::changed",
+    "Disks::open",
+    "Disks::is_claimed",
+    "Disk::read",
+    "Disk::inquiry",
+    "Disk::identify_namespace",
+    "Disk::reservation",
+    "Maps::status",
+    "Maps::table",
+    // Held for the time of a call; what is still held afterwards is in the snapshot.
+    "Locks::lock",
+];
+
+/// Says of some calls that they only look, such as a program that prints its state.
+type Looks = Box<dyn Fn(&Call) -> bool + Send>;
 
 /// One call of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,13 +94,48 @@ pub struct Call {
     pub method: &'static str,
     /// Its arguments as they print.
     pub detail: String,
+    looks: bool,
 }
 
 impl Call {
     /// True when the method may change the host.
     pub fn changes(&self) -> bool {
-        !LOOKING.contains(&self.method)
+        !self.looks
     }
+
+    fn only_looks(&self) -> bool {
+        let asks = self.method == "Maps::multipathd" && self.detail.starts_with("show ");
+        asks || LOOKING.contains(&self.method)
+    }
+}
+
+/// Why a call fails before it acts.
+pub(super) enum Struck {
+    /// By a switch, in these words.
+    Scripted(String),
+    /// With the error of a test.
+    As(Error),
+    /// With the number of a test.
+    Errno(i32),
+}
+
+impl Struck {
+    pub(super) fn into_error(self) -> Error {
+        match self {
+            Self::Scripted(words) => Error::new(Kind::Unavailable, words),
+            Self::As(error) => error,
+            Self::Errno(errno) => {
+                let why = std::io::Error::from_raw_os_error(errno);
+                Error::new(Kind::Unavailable, why.to_string())
+            }
+        }
+    }
+}
+
+/// The answer of a call that acted and was not heard of again.
+pub(super) fn lost(method: &str) -> Error {
+    let lost = format!("the answer of {method} was lost (scripted)");
+    Error::new(Kind::Timeout, lost).with_outcome(Outcome::Unknown)
 }
 
 /// At which side of the act a scripted failure strikes.
@@ -63,7 +151,8 @@ pub enum When {
 #[derive(Default)]
 pub(super) struct Faults {
     log: Vec<Call>,
-    next: BTreeMap<&'static str, VecDeque<Error>>,
+    looks: Vec<Looks>,
+    next: BTreeMap<&'static str, VecDeque<Struck>>,
     always: BTreeSet<&'static str>,
     hanging: BTreeSet<&'static str>,
     nth: Option<(usize, When)>,
@@ -74,18 +163,26 @@ pub(super) struct Faults {
 }
 
 impl Faults {
-    /// Writes the call down; `Err` when it fails before the act, `Some` when its answer gets lost.
-    pub(super) fn begin(
-        &mut self,
-        method: &'static str,
-        detail: String,
-    ) -> Result<Option<Error>, Error> {
-        self.log.push(Call { method, detail });
+    fn log(&mut self, method: &'static str, detail: String) {
+        let mut call = Call { method, detail, looks: false };
+        call.looks = call.only_looks() || self.looks.iter().any(|looks| looks(&call));
+        self.log.push(call);
+    }
+
+    /// Writes a call down that is no fault point.
+    pub(super) fn note(&mut self, method: &'static str) {
+        self.log(method, String::new());
+    }
+
+    /// Writes the call down; `Err` when it fails before the act, true when its answer gets lost.
+    pub(super) fn begin(&mut self, method: &'static str, detail: String) -> Result<bool, Struck> {
+        self.log(method, detail);
         let index = self.count;
         self.count += 1;
-        if let Some(error) = self.next.get_mut(method).and_then(VecDeque::pop_front) {
+        let next = self.next.get_mut(method).and_then(VecDeque::pop_front);
+        if let Some(struck) = next {
             self.struck += 1;
-            return Err(error);
+            return Err(struck);
         }
         if self.always.contains(method) {
             self.struck += 1;
@@ -96,21 +193,29 @@ impl Faults {
             .filter(|(nth, _)| *nth == index)
             .or(self.from.filter(|(from, _)| index >= *from));
         match by_number {
-            None => Ok(None),
+            None => Ok(false),
             Some((_, When::Before)) => {
                 self.struck += 1;
                 Err(scripted(method))
             }
             Some((_, When::After)) => {
                 self.struck += 1;
-                let lost = format!("the answer of {method} was lost (scripted)");
-                Ok(Some(Error::new(Kind::Timeout, lost).with_outcome(Outcome::Unknown)))
+                Ok(true)
             }
         }
     }
 
+    /// These calls only look, too.
+    pub(super) fn add_looks(&mut self, looks: impl Fn(&Call) -> bool + Send + 'static) {
+        self.looks.push(Box::new(looks));
+    }
+
+    pub(super) fn fail_next_errno(&mut self, method: &str, errno: i32) {
+        self.next.entry(known(method)).or_default().push_back(Struck::Errno(errno));
+    }
+
     pub(super) fn fail_next(&mut self, method: &str, error: Error) {
-        self.next.entry(known(method)).or_default().push_back(error);
+        self.next.entry(known(method)).or_default().push_back(Struck::As(error));
     }
 
     pub(super) fn fail_always(&mut self, method: &str) {
@@ -156,14 +261,15 @@ impl Faults {
     }
 }
 
-fn scripted(method: &str) -> Error {
-    Error::new(Kind::Unavailable, format!("{method} failed (scripted)"))
+fn scripted(method: &str) -> Struck {
+    Struck::Scripted(format!("{method} failed (scripted)"))
 }
 
 /// A typing error in a test must not make it pass.
 fn known(method: &str) -> &'static str {
     METHODS
         .into_iter()
+        .chain(KERNEL_METHODS)
         .find(|name| *name == method)
         .unwrap_or_else(|| panic!("{method:?} is no method of the host port"))
 }

@@ -12,37 +12,61 @@ mod copy;
 mod device;
 mod faults;
 mod image;
+pub mod kernel;
 mod mount;
+mod network;
 mod port;
 mod state;
+mod tool;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use hawser_core::error::Result;
 use hawser_core::port::host::{Content, FsUsage, LoopDevice, MountEntry, Tool, ToolOutput};
 use hawser_core::{ByteSize, Error};
 use tempfile::TempDir;
+use tokio::sync::Notify;
 use uuid::Uuid;
 
-pub use faults::{Call, METHODS, When};
+pub use faults::{Call, KERNEL_METHODS, METHODS, When};
 pub use image::Soundness;
+pub use kernel::{Kernel, Node, Tree};
+pub use tool::{Ran, ToolCall};
+pub use network::{Ended, Remote, Server};
 
 use faults::Faults;
 use image::Signature;
-use state::State;
+use state::{Script, State};
 
 /// A host in memory, with real files.
 pub struct FakeHost {
     dir: PathBuf,
     dev: PathBuf,
-    state: Mutex<State>,
-    faults: Mutex<Faults>,
+    shared: Arc<Shared>,
+    kernel: Kernel,
     /// Removed with the host, where the host made it.
     _owned: Option<TempDir>,
+}
+
+/// What the host and its kernel share.
+struct Shared {
+    state: Mutex<State>,
+    faults: Mutex<Faults>,
+    changed: Notify,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn faults(&self) -> MutexGuard<'_, Faults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What a host holds, to compare before and after.
@@ -56,6 +80,46 @@ pub struct HostState {
     pub frozen: BTreeSet<(u32, u32)>,
     /// Files below the host's folder and their lengths; folders have none.
     pub files: BTreeMap<PathBuf, Option<u64>>,
+    /// What the kernel shows, and settings: all but what is volatile.
+    pub tree: BTreeMap<PathBuf, Node>,
+    /// Locks that are held.
+    pub locks: Vec<String>,
+    /// Keys under which this host is registered at a volume.
+    pub registered: Vec<u64>,
+}
+
+impl HostState {
+    /// What is in one and not in the other, or differs, line by line; empty when nothing does.
+    pub fn difference(&self, other: &Self) -> String {
+        let mut lines = Vec::new();
+        let mut compare = |what: &str, before: String, after: String| {
+            if before != after {
+                lines.push(format!("{what}: {before} became {after}"));
+            }
+        };
+        compare("loop devices", format!("{:?}", self.loops), format!("{:?}", other.loops));
+        compare("mounts", format!("{:?}", self.mounts), format!("{:?}", other.mounts));
+        compare("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
+        compare("locks", format!("{:?}", self.locks), format!("{:?}", other.locks));
+        compare("keys", format!("{:?}", self.registered), format!("{:?}", other.registered));
+        lines.extend(differing(&self.files, &other.files));
+        lines.extend(differing(&self.tree, &other.tree));
+        lines.join("\n")
+    }
+}
+
+fn differing<T: PartialEq + std::fmt::Debug>(
+    before: &BTreeMap<PathBuf, T>,
+    after: &BTreeMap<PathBuf, T>,
+) -> Vec<String> {
+    let paths: BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
+    let differs = |path: &&&PathBuf| before.get(**path) != after.get(**path);
+    let line = |path: &PathBuf| match (before.get(path), after.get(path)) {
+        (None, Some(now)) => format!("new: {} {now:?}", path.display()),
+        (Some(was), None) => format!("gone: {} {was:?}", path.display()),
+        (was, now) => format!("changed: {} {was:?} became {now:?}", path.display()),
+    };
+    paths.iter().filter(differs).map(|path| line(path)).collect()
 }
 
 impl FakeHost {
@@ -77,8 +141,13 @@ impl FakeHost {
             // Nodes of a host that was here before: their devices are gone with it.
             let _ = fs::remove_file(entry.path());
         }
-        let state = Mutex::new(State::new());
-        Self { dir, dev, state, faults: Mutex::default(), _owned: None }
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State::new()),
+            faults: Mutex::default(),
+            changed: Notify::new(),
+        });
+        let kernel = Kernel::new(&shared);
+        Self { dir, dev, shared, kernel, _owned: None }
     }
 
     /// The folder that holds the host's files.
@@ -86,16 +155,26 @@ impl FakeHost {
         &self.dir
     }
 
+    /// The kernel's files, devices, maps and events.
+    pub fn kernel(&self) -> &Kernel {
+        &self.kernel
+    }
+
     fn dev(&self) -> &Path {
         &self.dev
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.state()
     }
 
     fn faults(&self) -> MutexGuard<'_, Faults> {
-        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.faults()
+    }
+
+    /// Wakes who waits for a change of the kernel.
+    fn changed(&self) {
+        self.shared.changed.notify_waiters();
     }
 
     /// The next call of this method fails with this error and does nothing. Several queue up.
@@ -148,9 +227,10 @@ impl FakeHost {
         self.faults().forget_calls();
     }
 
-    /// What the host holds now.
+    /// What the host holds, when everything that is pending in the kernel has happened.
     pub fn snapshot(&self) -> HostState {
-        let state = self.state();
+        let mut state = self.state();
+        state.tree().settle();
         let mut files = BTreeMap::new();
         list(&self.dir, &mut files).expect("the host's folder can be read");
         HostState {
@@ -158,6 +238,9 @@ impl FakeHost {
             mounts: state.mounts.entries().to_vec(),
             frozen: state.mounts.frozen().clone(),
             files,
+            tree: state.tree().snapshot(),
+            locks: state.locks.held(),
+            registered: state.tree().registered(),
         }
     }
 
@@ -167,6 +250,7 @@ impl FakeHost {
         state.mounts.clear();
         state.devices.remove_loops();
         state.busy.clear();
+        state.tree().reboot();
         state.facts.boot_id = Uuid::new_v4().to_string();
     }
 
@@ -199,9 +283,45 @@ impl FakeHost {
     pub fn on_tool(
         &self,
         program: &str,
-        script: impl FnMut(&Tool) -> Result<ToolOutput> + Send + 'static,
+        mut script: impl FnMut(&Tool) -> Result<ToolOutput> + Send + 'static,
     ) {
-        self.state().tools.push_front((program.into(), Box::new(script)));
+        self.tool_script(program, Box::new(move |_, tool| script(tool)));
+    }
+
+    /// What a program does to the kernel, and answers, from now on.
+    pub fn tool(
+        &self,
+        program: &str,
+        mut act: impl FnMut(&mut Tree, &ToolCall) -> Ran + Send + 'static,
+    ) {
+        let name = program.to_owned();
+        let script = move |tree: &mut Tree, tool: &Tool| {
+            let ran = act(tree, &ToolCall::of(tool));
+            Ok(ran.into_output(&name))
+        };
+        self.tool_script(program, Box::new(script));
+    }
+
+    fn tool_script(&self, program: &str, script: Script) {
+        self.state().tools.push_front((program.into(), script));
+    }
+
+    /// These calls only look, such as a program that prints its state; without this, every run of a
+    /// program, and every write, exchange and ioctl, counts as a change.
+    pub fn only_looks(&self, looks: impl Fn(&Call) -> bool + Send + 'static) {
+        self.faults().add_looks(looks);
+    }
+
+    /// Every argument of every program that was run, the hidden ones too.
+    pub fn arguments(&self) -> Vec<String> {
+        self.state().arguments.clone()
+    }
+
+    /// True when a device or the storage system behind it takes no writes.
+    pub fn refuses_writes(&self, device: &Path) -> bool {
+        let state = self.state();
+        let mounted = state.mounts.over(device).is_some_and(MountEntry::read_only);
+        mounted || state.block(device).is_ok_and(|block| block.read_only)
     }
 
     /// A blank disk of this size; answers its node.
@@ -225,7 +345,7 @@ impl FakeHost {
 
     /// The file behind a device, or an image that has none.
     fn open(&self, path: &Path) -> fs::File {
-        match self.state().devices.get(path) {
+        match self.state().block(path) {
             Ok(device) => device.file.try_clone().expect("an open file"),
             Err(_) => {
                 OpenOptions::new().read(true).write(true).open(path).expect("a writable file")

@@ -11,11 +11,12 @@ use hawser_core::error::Result;
 use hawser_core::port::host::{HostMount, MountEntry, MountSource};
 use hawser_core::{Change, Error, Kind};
 
-use super::device::Devices;
+use super::device::absent;
 use super::image::{self, Signature, Soundness};
+use super::state::Block;
 
 /// Device number, type and source of the file system below everything that is not mounted here.
-const ROOT: ((u32, u32), &str, &str) = ((259, 1), "ext4", "/dev/root");
+pub(super) const ROOT: ((u32, u32), &str, &str) = ((259, 1), "ext4", "/dev/root");
 
 /// The id that stands for the root mount.
 const ROOT_MOUNT: u64 = 1;
@@ -57,22 +58,31 @@ impl Mounts {
         self.frozen.contains(&number) || self.entries.iter().any(|entry| entry.device == number)
     }
 
+    /// The devices of all mounts and of frozen file systems.
+    pub(super) fn devices(&self) -> BTreeSet<(u32, u32)> {
+        self.entries.iter().map(|entry| entry.device).chain(self.frozen.iter().copied()).collect()
+    }
+
     pub(super) fn frozen(&self) -> &BTreeSet<(u32, u32)> {
         &self.frozen
     }
 
-    pub(super) fn mount(&mut self, devices: &Devices, ask: &HostMount) -> Result<Change<()>> {
+    /// `block` is the device to mount, where it is one.
+    pub(super) fn mount(&mut self, block: Option<&Block>, ask: &HostMount) -> Result<Change<()>> {
         let target = &ask.target;
         folder(target)?;
         let (device, root, fs_type, source) = match &ask.source {
             MountSource::Device { device, fs } => {
-                let found = devices.get(device)?;
+                let found = block.ok_or_else(|| absent(device))?;
                 check_content(found, device, ask)?;
                 (found.number, "/".into(), fs.as_str().to_owned(), device.display().to_string())
             }
             MountSource::Bind { path } => {
                 folder(path)?;
                 self.origin(path)
+            }
+            MountSource::Network { fs_type, source, .. } => {
+                (self.anonymous(source), "/".into(), fs_type.clone(), source.clone())
             }
         };
         if let Some(there) = self.at(target) {
@@ -108,6 +118,40 @@ impl Mounts {
         Ok(Change::Made(()))
     }
 
+    /// A file system of another machine, mounted there; answers its device number.
+    pub(super) fn add(
+        &mut self,
+        target: &Path,
+        fs_type: String,
+        source: String,
+        super_options: Vec<String>,
+        read_only: bool,
+    ) -> (u32, u32) {
+        let device = self.anonymous(&source);
+        let parent = self.over(target).map_or(ROOT_MOUNT, |entry| entry.id);
+        self.entries.push(MountEntry {
+            id: self.next,
+            parent,
+            device,
+            root: "/".into(),
+            target: target.into(),
+            options: vec![if read_only { "ro" } else { "rw" }.into()],
+            propagation: Vec::new(),
+            fs_type,
+            source,
+            super_options,
+        });
+        self.next += 1;
+        device
+    }
+
+    /// The device number of a network file system: one for each source, of the kernel's anonymous
+    /// ones.
+    fn anonymous(&self, source: &str) -> (u32, u32) {
+        let same = |entry: &&MountEntry| entry.device.0 == 0 && entry.source == source;
+        self.entries.iter().find(same).map_or((0, self.next as u32), |entry| entry.device)
+    }
+
     /// What a bind of this path shows: device number, folder in it, type and source.
     fn origin(&self, path: &Path) -> ((u32, u32), PathBuf, String, String) {
         match self.over(path) {
@@ -134,6 +178,21 @@ impl Mounts {
         Ok(Change::Made(()))
     }
 
+    /// Takes the topmost mount there out of the table, and all that is mounted on it.
+    pub(super) fn abandon(&mut self, target: &Path) -> Change<()> {
+        let Some(id) = self.at(target).map(|entry| entry.id) else { return Change::Already(()) };
+        let mut gone = BTreeSet::from([id]);
+        // Children come after their parents.
+        self.entries.retain(|entry| {
+            let goes = gone.contains(&entry.id) || gone.contains(&entry.parent);
+            if goes {
+                gone.insert(entry.id);
+            }
+            !goes
+        });
+        Change::Made(())
+    }
+
     /// Freezes (`true`) or thaws the file system mounted there.
     pub(super) fn set_frozen(&mut self, mounted: &Path, frozen: bool) -> Result<Change<()>> {
         let number = self.at(mounted).ok_or_else(|| not_mounted(mounted))?.device;
@@ -143,7 +202,7 @@ impl Mounts {
 }
 
 /// What mount(2) would refuse.
-fn check_content(device: &super::device::Device, node: &Path, ask: &HostMount) -> Result<()> {
+fn check_content(device: &Block, node: &Path, ask: &HostMount) -> Result<()> {
     let MountSource::Device { fs: wanted, .. } = &ask.source else { return Ok(()) };
     let refuse = |why: String| Err(Error::new(Kind::Precondition, why));
     match image::read(&device.file)? {
@@ -165,7 +224,7 @@ fn check_content(device: &super::device::Device, node: &Path, ask: &HostMount) -
 }
 
 /// A folder that is no symlink, named absolutely.
-fn folder(path: &Path) -> Result<()> {
+pub(super) fn folder(path: &Path) -> Result<()> {
     absolute(path)?;
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(()),

@@ -1,20 +1,23 @@
 //! The host port of [`FakeHost`]: every method yields, strikes a switch or acts, and yields again.
 
 use std::path::Path;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hawser_core::error::Result;
 use hawser_core::filesystem::FsKind;
 use hawser_core::port::Progress;
 use hawser_core::port::host::{
-    Content, Copied, FsUsage, Host, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Tool,
-    ToolOutput,
+    Content, Copied, FsUsage, Host, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen,
+    Tool, ToolOutput,
 };
+use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
 use hawser_core::{ByteSize, Change, Error, Kind};
 use uuid::Uuid;
 
 use super::state::State;
-use super::{FakeHost, copy, image, mount};
+use super::faults::Struck;
+use super::{FakeHost, copy, faults, image, mount};
 
 impl FakeHost {
     /// Yields before and after the act, so that a caller who drops the future at any poll meets a
@@ -25,14 +28,37 @@ impl FakeHost {
         detail: String,
         act: impl FnOnce(&mut State) -> Result<T>,
     ) -> Result<T> {
+        self.call_within(Duration::MAX, method, detail, act).await
+    }
+
+    /// The same for a call with a limit; one that takes longer is answered as late.
+    async fn call_within<T>(
+        &self,
+        limit: Duration,
+        method: &'static str,
+        detail: String,
+        act: impl FnOnce(&mut State) -> Result<T>,
+    ) -> Result<T> {
         tokio::task::yield_now().await;
-        let lost = self.faults().begin(method, detail)?;
+        let lost = self.faults().begin(method, detail).map_err(Struck::into_error)?;
         if self.faults().hangs(method) {
             std::future::pending::<()>().await;
         }
-        let answer = act(&mut self.state());
+        let (answer, takes) = {
+            let mut state = self.state();
+            state.tree().begin();
+            let answer = act(&mut state);
+            (answer, state.tree().take_time())
+        };
+        self.changed();
+        if !takes.is_zero() {
+            tokio::time::sleep(takes.min(limit)).await;
+        }
         tokio::task::yield_now().await;
-        lost.map_or(answer, Err)
+        if lost || takes > limit {
+            return Err(faults::lost(method));
+        }
+        answer
     }
 }
 
@@ -43,7 +69,8 @@ impl Host for FakeHost {
     }
 
     async fn run(&self, tool: &Tool) -> Result<ToolOutput> {
-        self.call("run", format!("{tool:?}"), |state| state.run(tool)).await
+        let detail = format!("{tool:?}");
+        self.call_within(tool.limit, "run", detail, |state| state.run(tool)).await
     }
 
     async fn mounts(&self) -> Result<Vec<MountEntry>> {
@@ -55,7 +82,7 @@ impl Host for FakeHost {
             mount::absolute(&request.target)?;
             mount::check_flags(&request.flags)?;
             state.privileged("mounting")?;
-            state.mounts.mount(&state.devices, request)
+            state.mount(request)
         })
         .await
     }
@@ -66,8 +93,20 @@ impl Host for FakeHost {
             if state.mounts.at(target).is_some() {
                 state.privileged("unmounting")?;
                 state.idle(target)?;
+                state.may_unmount(target)?;
             }
             state.mounts.unmount(target)
+        })
+        .await
+    }
+
+    async fn abandon_mount(&self, target: &Path) -> Result<Change<()>> {
+        self.call("abandon_mount", target.display().to_string(), |state| {
+            mount::absolute(target)?;
+            if state.mounts.at(target).is_some() {
+                state.privileged("unmounting")?;
+            }
+            Ok(state.mounts.abandon(target))
         })
         .await
     }
@@ -84,6 +123,15 @@ impl Host for FakeHost {
             mount::remove_target(target)
         })
         .await
+    }
+
+    async fn make_folder(&self, folder: &Path, mode: u32) -> Result<Change<()>> {
+        let detail = format!("{} {mode:03o}", folder.display());
+        self.call("make_folder", detail, |state| state.make_folder(folder, mode)).await
+    }
+
+    async fn look(&self, path: &Path, _limit: Duration) -> Result<Option<Seen>> {
+        self.call("look", path.display().to_string(), |state| state.look(path)).await
     }
 
     async fn loop_devices(&self) -> Result<Vec<LoopDevice>> {
@@ -110,14 +158,14 @@ impl Host for FakeHost {
 
     async fn device_size(&self, device: &Path) -> Result<ByteSize> {
         self.call("device_size", device.display().to_string(), |state| {
-            state.devices.get(device).map(|found| ByteSize::bytes(found.size))
+            state.block(device).map(|found| ByteSize::bytes(found.size))
         })
         .await
     }
 
     async fn probe(&self, device: &Path) -> Result<Content> {
         self.call("probe", device.display().to_string(), |state| {
-            image::probe(&state.devices.get(device)?.file)
+            image::probe(&state.block(device)?.file)
         })
         .await
     }
@@ -158,7 +206,8 @@ impl Host for FakeHost {
     }
 
     async fn sync_filesystem(&self, path: &Path) -> Result<()> {
-        self.call("sync_filesystem", path.display().to_string(), |_| {
+        self.call("sync_filesystem", path.display().to_string(), |state| {
+            state.answers("writing out", path)?;
             if path.exists() {
                 return Ok(());
             }
@@ -187,5 +236,28 @@ impl Host for FakeHost {
             Ok(Copied { shared: state.shares_blocks, bytes: ByteSize::bytes(bytes) })
         })
         .await
+    }
+    fn files(&self) -> &dyn Files {
+        self.kernel()
+    }
+
+    fn events(&self) -> &dyn Events {
+        self.kernel()
+    }
+
+    fn disks(&self) -> &dyn Disks {
+        self.kernel()
+    }
+
+    fn maps(&self) -> &dyn Maps {
+        self.kernel()
+    }
+
+    fn nbd(&self) -> &dyn Nbd {
+        self.kernel()
+    }
+
+    fn locks(&self) -> &dyn Locks {
+        self.kernel()
     }
 }

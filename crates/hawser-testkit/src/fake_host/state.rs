@@ -1,29 +1,49 @@
 //! The state of a fake host, and what its file systems do.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use hawser_core::error::Result;
 use hawser_core::filesystem::FsKind;
-use hawser_core::port::host::{FsUsage, HostFacts, LoopDevice, Tool, ToolOutput};
+use hawser_core::port::host::{
+    Arg, FsUsage, HostFacts, HostMount, LoopDevice, MountSource, Tool, ToolOutput,
+};
 use hawser_core::{ByteSize, Change, Error, Kind};
 use uuid::Uuid;
 
 use super::device::Devices;
 use super::image::{self, Signature, Soundness};
+use super::kernel::{LockTable, Node, Tree};
 use super::mount::{Mounts, not_mounted};
+use super::network::Network;
 
 /// Answers a program's run.
-pub(super) type Script = Box<dyn FnMut(&Tool) -> Result<ToolOutput> + Send>;
+pub(super) type Script = Box<dyn FnMut(&mut Tree, &Tool) -> Result<ToolOutput> + Send>;
+
+/// A block device of this host, whatever is behind it.
+pub(super) struct Block {
+    pub(super) file: Arc<File>,
+    pub(super) size: u64,
+    pub(super) number: (u32, u32),
+    pub(super) read_only: bool,
+}
 
 /// Everything a reboot or a call can change.
 pub(super) struct State {
     pub(super) facts: HostFacts,
     pub(super) devices: Devices,
     pub(super) mounts: Mounts,
+    pub(super) network: Network,
     /// Targets and devices that somebody has open.
     pub(super) busy: BTreeSet<PathBuf>,
     pub(super) tools: VecDeque<(String, Script)>,
+    /// Every argument of every program so far, the hidden ones too.
+    pub(super) arguments: Vec<String>,
+    /// What the kernel shows; asked for through [`State::tree`].
+    tree: Tree,
+    pub(super) locks: LockTable,
     pub(super) usage: FsUsage,
     pub(super) shares_blocks: bool,
 }
@@ -40,8 +60,12 @@ impl State {
             },
             devices: Devices::default(),
             mounts: Mounts::new(),
+            network: Network::default(),
             busy: BTreeSet::new(),
             tools: VecDeque::new(),
+            arguments: Vec::new(),
+            tree: Tree::new(),
+            locks: LockTable::default(),
             usage: FsUsage {
                 total: ByteSize::gib(1024),
                 available: ByteSize::gib(1024),
@@ -49,6 +73,46 @@ impl State {
             },
             shares_blocks: false,
         }
+    }
+
+    /// What the kernel shows, and who uses it at this moment.
+    pub(super) fn tree(&mut self) -> &mut Tree {
+        let mut in_use = self.mounts.devices();
+        for path in &self.busy {
+            if let Some(Node::Block(major, minor)) = self.tree.node(path) {
+                in_use.insert((*major, *minor));
+            }
+        }
+        self.tree.in_use = in_use;
+        &mut self.tree
+    }
+
+    /// A block device of either kind.
+    pub(super) fn block(&self, node: &Path) -> Result<Block> {
+        if let Some(name) = self.tree.disk_at(node) {
+            let number = self.tree.number_of(&name);
+            let failed = || Error::new(Kind::Unavailable, format!("{}: I/O error", node.display()));
+            let lun = self.tree.working_lun(&name).ok_or_else(failed)?;
+            let read_only = self.tree.is_read_only(&name) || lun.is_read_only();
+            let size = self.tree.size_of(&name);
+            return Ok(Block { file: lun.backing(), size, number, read_only });
+        }
+        let device = self.devices.get(node)?;
+        Ok(Block {
+            file: device.file.clone(),
+            size: device.size,
+            number: device.number,
+            read_only: device.read_only,
+        })
+    }
+
+    /// Mounts what is on this host.
+    pub(super) fn mount_here(&mut self, request: &HostMount) -> Result<Change<()>> {
+        let block = match &request.source {
+            MountSource::Device { device, .. } => Some(self.block(device)?),
+            MountSource::Bind { .. } | MountSource::Network { .. } => None,
+        };
+        self.mounts.mount(block.as_ref(), request)
     }
 
     pub(super) fn privileged(&self, attempt: &str) -> Result<()> {
@@ -66,9 +130,9 @@ impl State {
     }
 
     /// Refuses a device that is open, mounted or frozen.
-    fn unused(&self, node: &Path) -> Result<()> {
+    pub(super) fn unused(&self, node: &Path) -> Result<()> {
         self.idle(node)?;
-        if self.mounts.uses(self.devices.get(node)?.number) {
+        if self.mounts.uses(self.block(node)?.number) {
             return Err(Error::new(Kind::Busy, format!("{} is mounted", node.display())));
         }
         Ok(())
@@ -93,7 +157,7 @@ impl State {
 
     pub(super) fn make_filesystem(&self, node: &Path, fs: FsKind, uuid: Uuid) -> Result<()> {
         self.unused(node)?;
-        let device = self.devices.get(node)?;
+        let device = self.block(node)?;
         if device.read_only {
             let why = format!("making {fs} on {}: it refuses writes", node.display());
             return Err(Error::new(Kind::Precondition, why));
@@ -109,7 +173,7 @@ impl State {
 
     pub(super) fn check_filesystem(&self, node: &Path, wanted: FsKind) -> Result<Change<()>> {
         self.unused(node)?;
-        let file = &self.devices.get(node)?.file;
+        let file = &self.block(node)?.file;
         let refuse = |why: &str| {
             let why = format!("checking {wanted} on {}: {why}", node.display());
             Err(Error::new(Kind::Precondition, why))
@@ -134,7 +198,7 @@ impl State {
         wanted: FsKind,
         mounted: &Path,
     ) -> Result<Change<()>> {
-        let device = self.devices.get(node)?;
+        let device = self.block(node)?;
         let entry = self.mounts.at(mounted).ok_or_else(|| not_mounted(mounted))?;
         if entry.device != device.number || entry.read_only() {
             let why = format!("{} is not mounted on {}", node.display(), mounted.display());
@@ -158,11 +222,12 @@ impl State {
 
     /// A mounted fake file system is as large as its signature says; all else is one file system.
     pub(super) fn usage(&self, path: &Path) -> Result<FsUsage> {
+        self.answers("asking how full it is at", path)?;
         if !path.exists() {
             return Err(Error::new(Kind::NotFound, format!("{} is not there", path.display())));
         }
         let Some(entry) = self.mounts.over(path) else { return Ok(self.usage) };
-        let Ok(device) = self.devices.get(Path::new(&entry.source)) else { return Ok(self.usage) };
+        let Ok(device) = self.block(Path::new(&entry.source)) else { return Ok(self.usage) };
         Ok(match image::read(&device.file)? {
             Some(Signature::Filesystem { size, .. }) => {
                 let total = ByteSize::bytes(size);
@@ -177,12 +242,20 @@ impl State {
             let why = format!("{:?} is a path, not the bare name of a program", tool.program);
             return Err(Error::new(Kind::Invalid, why));
         }
+        self.arguments.extend(tool.args.iter().map(|arg| match arg {
+            Arg::Plain(text) => text.to_string_lossy().into_owned(),
+            Arg::Hidden(secret) => secret.expose().to_owned(),
+        }));
+        // Who uses what, for a program that looks at it.
+        self.tree();
         match self.tools.iter_mut().find(|(program, _)| *program == tool.program) {
-            Some((_, script)) => script(tool),
-            None => Err(Error::new(
-                Kind::Unsupported,
-                format!("{} is not installed on this host", tool.program),
-            )),
+            Some((_, script)) => script(&mut self.tree, tool),
+            None => self.run_mounting(tool).unwrap_or_else(|| {
+                Err(Error::new(
+                    Kind::Unsupported,
+                    format!("{} is not installed on this host", tool.program),
+                ))
+            }),
         }
     }
 }

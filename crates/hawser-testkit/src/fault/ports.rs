@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_core::stream::BoxStream;
@@ -24,9 +25,10 @@ use hawser_core::page::{Page, PageRequest};
 use hawser_core::port::connector::ConnectorInfo;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter, Wait};
 use hawser_core::port::host::{
-    Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Tool,
-    ToolOutput,
+    Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen,
+    Tool, ToolOutput,
 };
+use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::provider::{
     Expand, HasCapacity, Held, Inventory, ProviderInfo, Provision, Provisioned, SnapshotAtProvider,
@@ -65,13 +67,36 @@ wrap! {
 wrap! {
     /// A host with fault points.
     FaultyHost: Host, HOST {
+        plain {
+            fn files(&self) -> &dyn Files {
+                self.inner.files()
+            }
+            fn events(&self) -> &dyn Events {
+                self.inner.events()
+            }
+            fn disks(&self) -> &dyn Disks {
+                self.inner.disks()
+            }
+            fn maps(&self) -> &dyn Maps {
+                self.inner.maps()
+            }
+            fn nbd(&self) -> &dyn Nbd {
+                self.inner.nbd()
+            }
+            fn locks(&self) -> &dyn Locks {
+                self.inner.locks()
+            }
+        }
         async fn facts(&self) -> Result<HostFacts>;
         async fn run(&self, tool: &Tool) -> Result<ToolOutput>;
         async fn mounts(&self) -> Result<Vec<MountEntry>>;
         async fn mount(&self, request: &HostMount) -> Result<Change<()>>;
         async fn unmount(&self, target: &Path) -> Result<Change<()>>;
+        async fn abandon_mount(&self, target: &Path) -> Result<Change<()>>;
         async fn make_target(&self, target: &Path) -> Result<Change<()>>;
         async fn remove_target(&self, target: &Path) -> Result<Change<()>>;
+        async fn make_folder(&self, folder: &Path, mode: u32) -> Result<Change<()>>;
+        async fn look(&self, path: &Path, limit: Duration) -> Result<Option<Seen>>;
         async fn loop_devices(&self) -> Result<Vec<LoopDevice>>;
         async fn attach_loop(&self, request: &LoopAttach) -> Result<Change<LoopDevice>>;
         async fn detach_loop(&self, device: &LoopDevice) -> Result<Change<()>>;

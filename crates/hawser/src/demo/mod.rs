@@ -28,17 +28,18 @@ const GROWN: ByteSize = ByteSize::mib(512);
 /// Plays it. Whatever fails, what was made is taken away again.
 pub(crate) async fn run(global: &Global) -> Result<()> {
     let began = Instant::now();
-    let host = assemble::host();
-    let privileged = host.facts().await?.privileged;
+    let privileged = assemble::is_privileged().await?;
     let dir = tempfile::Builder::new()
         .prefix("hawser-demo-")
         .tempdir()
         .map_err(|source| Error::from_source(Kind::Unavailable, source))
         .context(|| "making a folder for the demo".into())?;
     introduce(privileged);
+    let state_dir = dir.path().join("state");
+    let host = assemble::host(&state_dir).await?;
     let before = Traces::of(&*host, dir.path()).await?;
     let flags = SettingsFlags::default();
-    let settings = Settings::read(&flags, global, &dir.path().join("state"), privileged)?;
+    let settings = Settings::read(&flags, global, &state_dir, privileged)?;
     let server = assemble::server(&settings, &host).await?;
     let (node, half) = assemble::node(&settings.state_dir, None, &host).await?;
     server.hub.add_local(node.clone(), half);

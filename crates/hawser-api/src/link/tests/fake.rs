@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use hawser_core::attach::{
-    Attach, AttachRecord, AttachState, Attached, Detach, Health, Identity, NodeMount,
+    Attach, AttachRecord, AttachState, Attached, Detach, Encryption, EncryptionFormat, Health,
+    Identity, Multipath, NodeMount, SingleWriter,
 };
 use hawser_core::connection::{ConnectionInfo, Protocol};
 use hawser_core::doctor::{Finding, FindingCode, Repair};
@@ -164,7 +165,19 @@ pub(super) fn attach_work() -> AttachWork {
         publication: publication(),
         volume: "vol-01k5zzzzzzzzzzzzzzzzzzzzzz".parse::<VolumeId>().unwrap(),
         info,
-        attach: Attach { read_only: true, ..Attach::default() },
+        attach: Attach {
+            read_only: true,
+            multipath: Multipath::Enforced,
+            encryption: Some(Encryption {
+                format: EncryptionFormat::Luks2,
+                cipher: Some("aes-xts-plain64".into()),
+                key_size: Some(512),
+                format_if_blank: true,
+                discards: false,
+            }),
+            reservation: Some(SingleWriter { key: u64::MAX, preempt: true }),
+            ..Attach::default()
+        },
     }
 }
 

@@ -1,5 +1,6 @@
 //! What can be typed: the client commands and the options that all commands share.
 
+pub mod library;
 pub mod node;
 pub mod snapshot;
 pub mod volume;
@@ -102,7 +103,7 @@ pub enum Command {
 
     /// Make this host a node of a server; or look at the nodes that volumes can be used on.
     #[command(
-        after_help = "Examples:\n  hawser node list\n  hawser node --server unix:/var/lib/hawser/hawser.sock --node-id node-1"
+        after_help = "Examples:\n  hawser node list\n  hawser node --server unix:/var/lib/hawser/hawser.sock --node-id node-1\n  hawser node --alone --library /run/hawser/library.sock"
     )]
     Node(node::NodeArgs),
 
@@ -138,4 +139,36 @@ pub enum Command {
         after_help = "Examples:\n  hawser events\n  hawser events --follow -o json\n  hawser events --follow --after 120"
     )]
     Events(node::EventsArgs),
+
+    /// Print what this host tells a storage system of itself, as JSON; needs no server.
+    #[command(
+        after_help = "Examples:\n  hawser properties\n  hawser properties --multipath --ip 10.0.0.5"
+    )]
+    Properties(library::PropertiesArgs),
+
+    /// Make a volume usable on this host: connection info in, device out, as JSON; needs no server.
+    #[command(
+        after_help = "Examples:\n  hawser connect --file info.json\n  hawser connect --file - --multipath -q"
+    )]
+    Connect(Box<library::ConnectArgs>),
+
+    /// Take a volume from this host, after what is cached was written out; needs no server.
+    #[command(
+        after_help = "Examples:\n  hawser disconnect --volume vol-7\n  hawser disconnect --file info.json --force"
+    )]
+    Disconnect(library::DisconnectArgs),
+
+    /// Make this host see the new size of a volume that has grown; needs no server.
+    #[command(after_help = "Examples:\n  hawser extend --volume vol-7")]
+    Extend(library::VolumeArgs),
+
+    /// Print where a volume is on this host now; needs no server.
+    #[command(
+        after_help = "Examples:\n  hawser lookup --volume vol-7\n  hawser lookup --volume vol-7 -q"
+    )]
+    Lookup(library::VolumeArgs),
+
+    /// List the protocols, and what this host lacks for each and how to get it.
+    #[command(after_help = "Examples:\n  hawser connectors\n  hawser connectors --markdown")]
+    Connectors(library::ConnectorsArgs),
 }

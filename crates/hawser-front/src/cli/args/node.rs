@@ -35,6 +35,12 @@ pub struct NodeArgs {
     /// The name of this node; the host name unless given.
     #[arg(long, value_name = "NAME")]
     pub node_id: Option<NodeId>,
+    /// Serve the host library to programs of this user on this Unix socket.
+    #[arg(long, value_name = "PATH")]
+    pub library: Option<PathBuf>,
+    /// Dial no server: only serve the library.
+    #[arg(long, requires = "library")]
+    pub alone: bool,
 }
 
 /// What can be done with nodes.

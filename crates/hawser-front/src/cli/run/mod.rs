@@ -1,8 +1,10 @@
 //! What each command does: one call of a port, and its answer printed.
 
 mod class;
+mod connectors;
 mod doctor;
 mod events;
+mod library;
 mod mount;
 mod operation;
 mod snapshot;
@@ -53,6 +55,12 @@ async fn execute(command: Command, context: &Context<'_>) -> Result<(), CliError
         Command::Unmount(args) => mount::unmount(args, context).await,
         Command::Doctor(args) => doctor::run(args, context).await,
         Command::Events(args) => events::run(args, context).await,
+        Command::Properties(args) => library::properties(args, context).await,
+        Command::Connect(args) => library::connect(*args, context).await,
+        Command::Disconnect(args) => library::disconnect(args, context).await,
+        Command::Extend(args) => library::extend(args, context).await,
+        Command::Lookup(args) => library::lookup(args, context).await,
+        Command::Connectors(args) => connectors::run(args, context).await,
     }
 }
 
@@ -78,6 +86,8 @@ struct ErrorView {
 struct ErrorBody {
     kind: hawser_core::Kind,
     outcome: hawser_core::Outcome,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<hawser_core::Reason>,
     message: String,
     messages: Vec<String>,
     hint: String,
@@ -97,6 +107,7 @@ pub fn print_error(context: &Context<'_>, error: &CliError) {
             let body = ErrorBody {
                 kind: error.kind(),
                 outcome: error.outcome(),
+                reason: error.reason(),
                 message: error.to_string(),
                 messages: error.messages(),
                 hint: error.hint(),

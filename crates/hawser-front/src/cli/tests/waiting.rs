@@ -42,6 +42,7 @@ async fn a_failed_operation_is_the_commands_failure() {
         kind: Kind::NoSpace,
         outcome: Outcome::RolledBack,
         messages: vec!["creating volume data".into(), "the pool is full".into()],
+        reason: None,
     }));
 
     let ran = hawser(&control, "hawser volume create data --size 2GiB -o json").await;

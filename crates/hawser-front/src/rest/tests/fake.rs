@@ -501,6 +501,7 @@ impl Control for FakeControl {
             kind: Kind::Internal,
             outcome: Outcome::RolledBack,
             messages: vec!["the secret of the pool".to_owned()],
+            reason: None,
         });
         Ok(found.clone())
     }

@@ -1,0 +1,140 @@
+//! The library's front door: a program names a volume as its storage system does, and gets a device.
+//!
+//! It is another face of the node half, so a volume that a program has connected is journaled,
+//! locked and checked like any other, and `hawser doctor` finds what a crash left. It needs no
+//! server and no store.
+
+mod device;
+mod key;
+mod ready;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use hawser_core::attach::{Attach, Attached, Detach};
+use hawser_core::connection::ConnectionInfo;
+use hawser_core::id::InstanceId;
+use hawser_core::name::NodeId;
+use hawser_core::port::library::{ConnectorStatus, DeviceInfo, PropertiesRequest, VolumeKey};
+use hawser_core::port::node::AttachWork;
+use hawser_core::port::{Host, Library, Node};
+use hawser_core::{ByteSize, Change, Result};
+use hawser_host::{HostSettings, LinuxHost};
+use serde_json::{Map, Value};
+
+use self::key::Key;
+use crate::node::{NodeHalf, NodeParts};
+use crate::{CONNECTORS, FileRegistry, properties};
+
+/// The library on this machine, with every connector that is built in.
+///
+/// All processes that open it with the same settings share records and locks, and may work at the
+/// same time. `Kind::Denied` when the folders of the settings cannot be made: use folders of your
+/// own where you are not root.
+pub fn open(settings: HostSettings) -> Result<NodeHalf> {
+    let registry = FileRegistry::open(&settings.run_dir, &settings.lock_dir)?;
+    let host: Arc<dyn Host> = Arc::new(LinuxHost::new(settings));
+    Ok(NodeHalf::new(NodeParts {
+        id: "localhost".parse::<NodeId>().expect("a legal node id"),
+        instance: instance(),
+        host,
+        connectors: CONNECTORS.into(),
+        registry: Arc::new(registry),
+    }))
+}
+
+/// All processes that use the library on one host are one instance: what one of them began, the
+/// next may finish.
+fn instance() -> InstanceId {
+    "inst-0000000000000000000000000j".parse().expect("a constant id of the right form")
+}
+
+fn work(key: &Key, info: &ConnectionInfo, attach: &Attach) -> AttachWork {
+    AttachWork {
+        publication: key.publication.clone(),
+        volume: key.volume.clone(),
+        info: info.clone(),
+        attach: attach.clone(),
+    }
+}
+
+impl NodeHalf {
+    fn describe_device(
+        &self,
+        key: &Key,
+        info: &ConnectionInfo,
+        attached: &Attached,
+    ) -> Result<DeviceInfo> {
+        // The words that os-brick has for these; everything else tells its own.
+        let kind = match info.protocol.as_str() {
+            "GPFS" => Some("gpfs"),
+            "LOCAL" if matches!(attached, Attached::Block { .. }) => Some("local"),
+            _ => None,
+        };
+        device::describe(self.host(), &key.name, kind, attached)
+    }
+}
+
+#[async_trait]
+impl Library for NodeHalf {
+    async fn properties(&self, wanted: &PropertiesRequest) -> Result<Map<String, Value>> {
+        let protocols = self.all_connectors().flat_map(|connector| connector.info().protocols);
+        properties::read(self.host(), wanted, protocols.copied().collect()).await
+    }
+
+    async fn connect(&self, info: &ConnectionInfo, attach: &Attach) -> Result<Change<DeviceInfo>> {
+        let key = Key::of_info(info)?;
+        let change = self.attach(&work(&key, info, attach)).await?;
+        let described = self.describe_device(&key, info, change.get())?;
+        Ok(change.map(|_| described))
+    }
+
+    async fn disconnect(
+        &self,
+        volume: &VolumeKey,
+        detach: &Detach,
+    ) -> Result<Change<Option<PathBuf>>> {
+        let key = Key::of(volume)?;
+        let record = self.record(&key.publication).await?;
+        let path = record.and_then(|record| record.attached).map(|a| a.path().to_owned());
+        let change = match volume {
+            VolumeKey::Volume(_) => self.detach(&key.publication, detach).await?,
+            // The record may be lost while the volume is there: the info leads to it.
+            VolumeKey::Info(info) => {
+                self.detach_known(&work(&key, info, &Attach::default()), detach).await?
+            }
+        };
+        Ok(change.map(|()| path))
+    }
+
+    async fn extend(&self, volume: &VolumeKey) -> Result<DeviceInfo> {
+        let key = Key::of(volume)?;
+        Node::extend(self, &key.publication, ByteSize::ZERO).await?;
+        let (record, attached) = self.attached_record(&key.publication).await?;
+        self.describe_device(&key, &record.info, &attached)
+    }
+
+    async fn lookup(&self, volume: &VolumeKey) -> Result<Option<DeviceInfo>> {
+        let key = Key::of(volume)?;
+        let known = self.record(&key.publication).await?.map(|record| record.info);
+        let info = match (known, volume) {
+            (Some(info), _) => info,
+            (None, VolumeKey::Info(info)) => info.clone(),
+            (None, VolumeKey::Volume(_)) => return Ok(None),
+        };
+        match self.find(&info).await? {
+            Some(attached) => Ok(Some(self.describe_device(&key, &info, &attached)?)),
+            None => Ok(None),
+        }
+    }
+
+    async fn connectors(&self) -> Result<Vec<ConnectorStatus>> {
+        let mut all = Vec::new();
+        for connector in self.all_connectors() {
+            all.extend(ready::status(self.host(), connector.info()).await?);
+        }
+        all.sort_by(|a, b| a.protocol.cmp(&b.protocol));
+        Ok(all)
+    }
+}

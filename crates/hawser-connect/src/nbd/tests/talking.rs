@@ -1,0 +1,118 @@
+//! The handshake with servers of every kind.
+
+use super::*;
+use handshake::{Export, Talk};
+use wire::{Ask, Reply};
+
+async fn dial(server: &Server) -> tokio::net::UnixStream {
+    tokio::net::UnixStream::connect(server.socket()).await.unwrap()
+}
+
+async fn take(manners: Manners) -> Result<Export, NbdError> {
+    let server = Server::new(manners);
+    let taken = Talk::new(dial(&server).await, "there", "vol1").take().await;
+    taken.map(|(_, export)| export)
+}
+
+#[tokio::test]
+async fn every_kind_of_newstyle_server_is_understood() {
+    let plain = Manners::default();
+    let no_go = Manners { knows_go: false, ..plain.clone() };
+    let zeroes = Manners { handshake: wire::FIXED_NEWSTYLE, ..no_go.clone() };
+    let not_fixed = Manners { handshake: 0, ..no_go.clone() };
+
+    for manners in [plain, no_go, zeroes, not_fixed] {
+        let export = take(manners.clone()).await.unwrap_or_else(|e| panic!("{manners:?}: {e}"));
+        assert_eq!((export.size, export.flags), (manners.size, manners.flags));
+        let server = Server::new(manners.clone());
+        let learnt = Talk::new(dial(&server).await, "there", "vol1").learn().await;
+        assert_eq!(learnt.unwrap(), export, "{manners:?}");
+    }
+}
+
+#[tokio::test]
+async fn block_sizes_are_heard() {
+    let export = take(Manners { blocks: Some([4096, 4096, 65536]), ..Manners::default() });
+    let export = export.await.unwrap();
+
+    assert_eq!((export.least_block, export.longest_request), (4096, 65536));
+}
+
+#[tokio::test]
+async fn refusals_keep_their_meaning() {
+    for (number, reason, kind) in [
+        (2, Reason::AuthFailed, Kind::Denied),
+        (3, Reason::TargetUnreachable, Kind::Unavailable),
+        (5, Reason::UnsupportedProtocol, Kind::Unsupported),
+        (6, Reason::TargetNotFound, Kind::NotFound),
+        (7, Reason::TargetUnreachable, Kind::Unavailable),
+        (4711, Reason::TargetUnreachable, Kind::Unavailable),
+    ] {
+        let manners = Manners { refusal: Some(number), ..Manners::default() };
+        let error = Error::from(take(manners).await.unwrap_err());
+        assert_eq!((error.reason(), error.kind()), (Some(reason), kind), "{number}: {error:?}");
+        assert!(!error.sentence().contains('\x07'), "a stranger's bell");
+    }
+}
+
+#[tokio::test]
+async fn an_export_that_is_not_there_is_not_found_by_old_and_new_servers() {
+    for knows_go in [true, false] {
+        let manners = Manners { exports: vec!["other".into()], knows_go, ..Manners::default() };
+        let error = Error::from(take(manners).await.unwrap_err());
+        assert_eq!(error.reason(), Some(Reason::TargetNotFound), "{error:?}");
+        assert!(error.sentence().contains("vol1"), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_newstyle_server_is_refused() {
+    let greetings: [&[u8]; 5] = [
+        b"",
+        b"SSH-2.0-OpenSSH_9.2p1 Debian-2\r\n",
+        b"NBDMAGICnot what it should be",
+        b"NBDMAGICIHAVEOPT",
+        b"NBDMAGIC\x00\x00\x42\x02\x81\x86\x12\x53 and more of the old style",
+    ];
+    for greeting in greetings {
+        let manners = Manners { greeting: Some(greeting.to_vec()), ..Manners::default() };
+        let error = take(manners).await.unwrap_err();
+        let old = matches!(error, NbdError::OldStyle { .. });
+        assert_eq!(old, greeting.ends_with(b"old style"), "{error:?}");
+    }
+}
+
+#[test]
+fn an_option_has_the_bytes_of_the_protocol() {
+    let mut expected = b"IHAVEOPT".to_vec();
+    expected.extend([0, 0, 0, 7, 0, 0, 0, 12, 0, 0, 0, 4]);
+    expected.extend(b"vol1");
+    expected.extend([0, 1, 0, 3]);
+
+    assert_eq!(Ask::Go.option("vol1"), expected);
+    assert_eq!(wire::end_of_transmission().len(), 28);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_reply_or_refused(kind: u32, head: [u8; 20], data: Vec<u8>) {
+        let _ = wire::reply_head(&head, Ask::Go);
+        match wire::reply(kind, &data) {
+            Ok(Reply::Refused { message, .. }) => prop_assert!(message.chars().count() <= 200),
+            Ok(_) | Err(_) => {}
+        }
+        let _ = wire::reply(3, &data);
+    }
+
+    #[test]
+    fn any_conversation_ends(bytes: Vec<u8>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(async {
+            let greeting = [b"NBDMAGICIHAVEOPT\0\x03".as_slice(), &bytes].concat();
+            let (ours, mut theirs) = tokio::io::duplex(1 << 20);
+            tokio::io::AsyncWriteExt::write_all(&mut theirs, &greeting).await.unwrap();
+            tokio::io::AsyncWriteExt::shutdown(&mut theirs).await.unwrap();
+            let _ = Talk::new(ours, "there", "vol1").take().await.map(|(_, export)| export);
+        });
+    }
+}

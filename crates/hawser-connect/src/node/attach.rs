@@ -1,0 +1,194 @@
+//! Bringing a volume to this host: claim it, write the intent, connect, check who it is.
+
+use hawser_core::attach::{AttachRecord, AttachState, Attached, Detach};
+use hawser_core::error::ResultExt;
+use hawser_core::port::node::AttachWork;
+use hawser_core::{Change, Error, Outcome, Result, Timestamp};
+
+use super::NodeHalf;
+use super::error::{NodeError, with_undo};
+use super::locks::volume_lock;
+use super::record::{Unknown, check_identity, expected, remember_identity};
+use super::table;
+use crate::layers::Layered;
+
+impl NodeHalf {
+    pub(super) async fn attach_volume(&self, work: &AttachWork) -> Result<Change<Attached>> {
+        let connector = self.connectors.get(&work.info.protocol)?;
+        let _alone = self.gates.enter(self.registry.as_ref(), &work.publication).await?;
+        let boot_id = self.host.facts().await?.boot_id;
+        let existing = self.current(&work.publication).await?;
+        if let Some(record) = &existing {
+            check_same(record, work, &boot_id)?;
+            if let Some(attached) = self.still_attached(record).await? {
+                return Ok(Change::Already(attached));
+            }
+        }
+        let mut record = self.claim(work, existing.as_ref(), boot_id).await?;
+        let made = existing.is_none();
+        let change = match connector.connect(self.host.as_ref(), &work.info, &work.attach).await {
+            Ok(change) => change,
+            Err(error) => return Err(self.forget_intent(&record, made, error).await),
+        };
+        let found = change.get().identity();
+        let right = check_identity(expected(&record), found, change.get().path(), Unknown::Allowed);
+        if let Err(wrong) = right {
+            return Err(self.let_go(connector, record, made, change, wrong.into()).await);
+        }
+        record.attached = Some(change.get().clone());
+        record.state = AttachState::Attached;
+        remember_identity(&mut record);
+        self.registry
+            .put(&record)
+            .await
+            // The device is there; the intent leads the retry to it.
+            .map_err(|error| error.with_outcome(Outcome::Unknown))
+            .context(|| "recording what was attached".to_owned())?;
+        tracing::info!(volume.id = %work.volume, publication.id = %work.publication,
+            path = %change.get().path().display(), "attached");
+        Ok(change)
+    }
+
+    /// What an earlier call attached, if it is still there as recorded. What is gone or elsewhere
+    /// is attached again, unless it is mounted from where it was.
+    async fn still_attached(&self, record: &AttachRecord) -> Result<Option<Attached>> {
+        let (AttachState::Attached, Some(attached)) = (record.state, &record.attached) else {
+            return Ok(None);
+        };
+        if let Some(found) = self.lookup(record).await? {
+            check_identity(expected(record), found.identity(), found.path(), Unknown::Refused)?;
+            if found.path() == attached.path() {
+                return Ok(Some(found));
+            }
+        }
+        let table = self.host.mounts().await?;
+        let targets: Vec<_> =
+            table::all_of(attached, &table).iter().map(|entry| entry.target.clone()).collect();
+        if targets.is_empty() { Ok(None) } else { Err(NodeError::StillMounted { targets }.into()) }
+    }
+
+    /// Makes sure that no other writer is on this host, and writes the intent: from then on the
+    /// record itself keeps others out.
+    pub(super) async fn claim(
+        &self,
+        work: &AttachWork,
+        existing: Option<&AttachRecord>,
+        boot_id: String,
+    ) -> Result<AttachRecord> {
+        let _volume = self.registry.lock(&volume_lock(&work.volume)).await?;
+        let registered = self.registry.list().await?;
+        if let Some((path, why)) = registered.unreadable.into_iter().next() {
+            return Err(NodeError::JournalUnreadable { path, why }.into());
+        }
+        for other in &registered.records {
+            check_alone(other, work, &boot_id)?;
+        }
+        let mut record = AttachRecord {
+            publication: work.publication.clone(),
+            volume: work.volume.clone(),
+            info: work.info.without_secrets(),
+            attach: work.attach.clone(),
+            state: AttachState::Intent,
+            attached: None,
+            mounts: Vec::new(),
+            frozen: None,
+            instance: self.instance.clone(),
+            boot_id,
+            created: existing.map_or_else(Timestamp::now, |record| record.created),
+        };
+        if let Some(existing) = existing {
+            if record.info.identity.is_none() {
+                record.info.identity = expected(existing).cloned();
+            }
+            for mount in existing.mounts.iter().filter(|mount| mount.made_target) {
+                self.host.remove_target(&mount.target).await?;
+            }
+        }
+        match self.registry.put(&record).await {
+            Ok(()) => Ok(record),
+            Err(error) => Err(self.forget_intent(&record, existing.is_none(), error).await),
+        }
+    }
+
+    /// After a failed connect: the intent goes if this call made it and nothing can be behind it.
+    async fn forget_intent(&self, record: &AttachRecord, made: bool, error: Error) -> Error {
+        if !made || error.is_unknown() {
+            return error;
+        }
+        match self.registry.remove(&record.publication).await {
+            Ok(_) => error,
+            Err(undo) => with_undo(error, &undo),
+        }
+    }
+
+    /// After a connect that gave the wrong device: takes it away again if this call brought it.
+    async fn let_go(
+        &self,
+        connector: Layered<'_>,
+        mut record: AttachRecord,
+        made: bool,
+        change: Change<Attached>,
+        error: Error,
+    ) -> Error {
+        let brought = change.is_made();
+        if brought {
+            record.attached = Some(change.into_inner());
+            let detach = Detach { deadline: record.attach.deadline, ..Detach::default() };
+            let gone = connector.disconnect(self.host.as_ref(), &record, &detach).await;
+            if let Err(undo) = gone {
+                return with_undo(error, &undo);
+            }
+        }
+        let error = if brought { error.with_outcome(Outcome::RolledBack) } else { error };
+        self.forget_intent(&record, made, error).await
+    }
+}
+
+/// Refuses a request that differs from what this publication already has on this host.
+fn check_same(record: &AttachRecord, work: &AttachWork, boot_id: &str) -> Result<(), NodeError> {
+    let differs = |what, there: String, wanted: String| {
+        let publication = work.publication.clone();
+        Err(NodeError::AttachedOtherwise { publication, what, there, wanted })
+    };
+    if record.volume != work.volume {
+        return differs("volume", record.volume.to_string(), work.volume.to_string());
+    }
+    // Nothing of an earlier boot is left to differ from.
+    if record.boot_id != boot_id {
+        return Ok(());
+    }
+    let (there, wanted) = (&record.info, &work.info);
+    if there.protocol != wanted.protocol {
+        return differs("protocol", there.protocol.to_string(), wanted.protocol.to_string());
+    }
+    if there.data != wanted.data {
+        let text = |data| serde_json::Value::Object(data).to_string();
+        return differs("data", text(there.data.clone()), text(wanted.data.clone()));
+    }
+    if record.attach.read_only != work.attach.read_only {
+        let text = |read_only| if read_only { "read-only" } else { "writable" }.to_owned();
+        return differs("access", text(record.attach.read_only), text(work.attach.read_only));
+    }
+    Ok(())
+}
+
+/// Refuses a second attachment of a volume when either of the two can write.
+fn check_alone(other: &AttachRecord, work: &AttachWork, boot_id: &str) -> Result<(), NodeError> {
+    let another = other.volume == work.volume && other.publication != work.publication;
+    // The device of an earlier boot is gone, and whoever attaches it again comes through here.
+    let there = another && other.boot_id == boot_id;
+    if !there || (other.attach.read_only && work.attach.read_only) {
+        return Ok(());
+    }
+    let word = |read_only| if read_only { "read-only" } else { "writable" };
+    Err(NodeError::AnotherWriter {
+        volume: work.volume.clone(),
+        other: other.publication.clone(),
+        instance: other.instance.to_string(),
+        there: match other.attach.read_only {
+            true => "attached read-only",
+            false => "attached writable",
+        },
+        wanted: word(work.attach.read_only),
+    })
+}

@@ -1,0 +1,61 @@
+//! What the library asks of the node half beyond the port: records, and volumes without one.
+
+use hawser_core::Change;
+use hawser_core::attach::{AttachRecord, Attached, Detach};
+use hawser_core::connection::ConnectionInfo;
+use hawser_core::error::Result;
+use hawser_core::id::PublicationId;
+use hawser_core::port::node::AttachWork;
+use hawser_core::port::{Connector, Host};
+
+use super::NodeHalf;
+
+impl NodeHalf {
+    /// This host.
+    pub(crate) fn host(&self) -> &dyn Host {
+        self.host.as_ref()
+    }
+
+    /// Every connector.
+    pub(crate) fn all_connectors(&self) -> impl Iterator<Item = &dyn Connector> {
+        self.connectors.iter()
+    }
+
+    /// The record of a publication.
+    pub(crate) async fn record(&self, id: &PublicationId) -> Result<Option<AttachRecord>> {
+        self.registry.get(id).await
+    }
+
+    /// The record of a publication that is fully attached, and what is attached.
+    pub(crate) async fn attached_record(
+        &self,
+        id: &PublicationId,
+    ) -> Result<(AttachRecord, Attached)> {
+        self.attached(id).await
+    }
+
+    /// What is attached for this information now, recorded or not.
+    pub(crate) async fn find(&self, info: &ConnectionInfo) -> Result<Option<Attached>> {
+        self.connectors.get(&info.protocol)?.lookup(self.host.as_ref(), info).await
+    }
+
+    /// Detaches a volume that may have no record: whoever attached it, or a crash, may have lost it.
+    /// An intent is written first, so that a crash in the middle is found.
+    pub(crate) async fn detach_known(
+        &self,
+        work: &AttachWork,
+        detach: &Detach,
+    ) -> Result<Change<()>> {
+        let _alone = self.gates.enter(self.registry.as_ref(), &work.publication).await?;
+        let record = match self.current(&work.publication).await? {
+            Some(record) => record,
+            None if self.find(&work.info).await?.is_none() => return Ok(Change::Already(())),
+            None => {
+                let boot_id = self.host.facts().await?.boot_id;
+                self.claim(work, None, boot_id).await?
+            }
+        };
+        self.detach_record(record, detach).await?;
+        Ok(Change::Made(()))
+    }
+}

@@ -1,0 +1,391 @@
+//! Connect: controllers, then the namespace, then the proof that it is the right one.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use hawser_core::attach::{Attach, Attached, Multipath};
+use hawser_core::error::{Error, Result};
+use hawser_core::port::Host;
+use hawser_core::port::kernel::Files;
+use hawser_core::{Change, Outcome};
+use tokio::time::Instant;
+
+use super::book::{self, Book, Claim};
+use super::data::Target;
+use super::fabrics;
+use super::ids::{Ids, Selector};
+use super::portal::Portal;
+use super::reach::{self, Reach, Undo};
+use super::release::{self, Which};
+use super::sight::{self, Sight, Truth};
+use super::sysfs::{self, Namespace, State};
+use crate::properties;
+use crate::shared::error::AttachError;
+use crate::shared::modules;
+use crate::shared::nvme_host::{self, NvmeHost};
+use crate::shared::users::Whole;
+use crate::shared::wait::{self, Deadline};
+
+/// How long a live controller may take to show a namespace.
+const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long the further ways may take once one works.
+const WAYS_LIMIT: Duration = Duration::from_secs(3);
+
+/// How long a device may refuse writes before that counts.
+const WRITABLE_LIMIT: Duration = Duration::from_secs(10);
+
+/// When controllers that were there before are asked to look again. A namespace whose number was
+/// given to another one goes at the first look and comes at the second.
+const LOOKS: [Duration; 4] =
+    [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(7)];
+
+/// Attaches one namespace.
+pub(super) async fn connect(
+    host: &dyn Host,
+    target: &Target,
+    attach: &Attach,
+) -> Result<Change<Attached>> {
+    let claim = book::peek(host, &target.nqn, &target.wanted.key)?;
+    let target = pinned(target, claim.as_ref());
+    let mut modules_needed: Vec<_> = target.portals.iter().map(|p| p.transport.module()).collect();
+    modules_needed.dedup();
+    for module in modules_needed {
+        modules::need(host, module).await?;
+    }
+    need_authentication(host, &target).await?;
+    let own = own_name(host, &target).await?;
+    let native = sysfs::native_multipath(host.files())?;
+    let ways = reach::ways(host.files(), &target)?;
+    let all = many(host, native, attach.multipath, &ways)?;
+    let call = Call {
+        host,
+        target: &target,
+        own: &own,
+        ways: &ways,
+        all,
+        read_only: attach.read_only || target.read_only,
+        deadline: Deadline::after(attach.deadline),
+    };
+    if let Some(attached) = call.as_it_is(claim.as_ref()).await? {
+        return Ok(Change::Already(attached));
+    }
+    let seen = Sight::of(host, &target.nqn, &target.wanted)?.usable().is_some();
+    let mut undo = Undo::default();
+    match call.make(claim.as_ref(), &mut undo).await {
+        Ok(attached) if seen && undo.portals.is_empty() => Ok(Change::Already(attached)),
+        Ok(attached) => Ok(Change::Made(attached)),
+        Err(error) => Err(call.undo(undo, error).await),
+    }
+}
+
+/// A number that was looked up before means what was found then.
+pub(super) fn pinned(target: &Target, claim: Option<&Claim>) -> Target {
+    match claim.and_then(|claim| claim.pinned.as_ref()) {
+        Some(identity) => Target { wanted: target.wanted.pinned(identity), ..target.clone() },
+        None => target.clone(),
+    }
+}
+
+/// The kernel's part of authentication can be left out when it is built, and then the write of a
+/// key is refused without a reason.
+async fn need_authentication(host: &dyn Host, target: &Target) -> Result<()> {
+    if target.options.host_key.is_none() {
+        return Ok(());
+    }
+    // Its module had another name before Linux 6.7.
+    for module in ["nvme_auth", "nvme_common"] {
+        if modules::is_there(host, module).await? {
+            return Ok(());
+        }
+    }
+    let what = "NVMe authentication (the kernel module nvme-auth)".to_owned();
+    let advice = "use a kernel that was built with CONFIG_NVME_HOST_AUTH".to_owned();
+    Err(AttachError::Missing { what, advice }.into())
+}
+
+/// As whom this host connects.
+async fn own_name(host: &dyn Host, target: &Target) -> Result<NvmeHost> {
+    let system = properties::system_uuid(host).await?;
+    let known = nvme_host::read_or_create(host, system.as_deref()).await?;
+    let options = &target.options;
+    match (&options.host_nqn, known) {
+        (None, None) => {
+            let what = "the NVMe name of this host (/etc/nvme/hostnqn)".to_owned();
+            Err(AttachError::Missing { what, advice: "it is made by root".to_owned() }.into())
+        }
+        (None, Some(known)) => {
+            Ok(NvmeHost { id: options.host_id.clone().unwrap_or(known.id), ..known })
+        }
+        (Some(nqn), Some(known)) if *nqn == known.nqn => {
+            Ok(NvmeHost { id: options.host_id.clone().unwrap_or(known.id), ..known })
+        }
+        (Some(nqn), _) => {
+            let id = options.host_id.clone().unwrap_or_else(|| nvme_host::id_of(nqn));
+            Ok(NvmeHost { nqn: nqn.clone(), id })
+        }
+    }
+}
+
+/// Whether every way is wanted, and can be made into one device.
+fn many(
+    _host: &dyn Host,
+    native: bool,
+    wanted: Multipath,
+    ways: &[Portal],
+) -> Result<bool, AttachError> {
+    match wanted {
+        Multipath::Off => Ok(false),
+        Multipath::Wanted | Multipath::Enforced if native => Ok(ways.len() > 1),
+        Multipath::Wanted => Ok(false),
+        Multipath::Enforced => {
+            let why = "nvme_core was loaded with multipath=N".to_owned();
+            Err(AttachError::NoMultipath { why })
+        }
+    }
+}
+
+/// One connect.
+struct Call<'a> {
+    host: &'a dyn Host,
+    target: &'a Target,
+    own: &'a NvmeHost,
+    ways: &'a [Portal],
+    all: bool,
+    read_only: bool,
+    deadline: Deadline,
+}
+
+/// Why the namespace was not taken when it was last looked at.
+enum Unfit {
+    NotSeen,
+    NoWay(String),
+    Other(String, Ids),
+    Unanswered(AttachError),
+}
+
+impl Call<'_> {
+    fn files(&self) -> &dyn Files {
+        self.host.files()
+    }
+
+    fn sight(&self) -> Result<Sight> {
+        Sight::of(self.host, &self.target.nqn, &self.target.wanted)
+    }
+
+    /// What is attached already, when nothing at all is left to do.
+    async fn as_it_is(&self, claim: Option<&Claim>) -> Result<Option<Attached>> {
+        let sight = self.sight()?;
+        let Some(namespace) = sight.usable() else { return Ok(None) };
+        sight::check(self.target, namespace)?;
+        let claimed = claim.is_some_and(|claim| claim.read_only == self.read_only);
+        let reached =
+            |way: &Portal| reach::state_of(&sight.controllers, way, self.own) != State::Leaving;
+        let pinned = matches!(self.target.wanted.by, Selector::Identity(_));
+        let disk = Whole::new(&namespace.device);
+        let complete = claimed
+            && pinned
+            && (!self.all || self.ways.iter().all(reached))
+            && disk.has_node(self.files())?;
+        if !complete || !matches!(sight::ask(self.host, namespace).await?, Truth::Same) {
+            return Ok(None);
+        }
+        Ok(Some(sight::attached(self.host, self.target, &disk, &namespace.ids)?))
+    }
+
+    /// Does what is left to do. What it makes is in `undo`, also when it fails.
+    async fn make(&self, claim: Option<&Claim>, undo: &mut Undo) -> Result<Attached> {
+        let key = self.target.wanted.key.clone();
+        let was_read_only = claim.is_some_and(|claim| claim.read_only);
+        let mut book = Book::open(self.host, &self.target.nqn).await?;
+        let pinned = book.claim(&key).and_then(|claim| claim.pinned.clone());
+        let claim = Claim { pinned, read_only: self.read_only };
+        undo.claimed = book.set_claim(&key, claim.clone());
+        book.save().await?;
+        let old = self.sight()?;
+        if self.target.options.loss_limit.is_none() {
+            for controller in old.live() {
+                fabrics::keep(self.host, controller).await?;
+            }
+        }
+        let reach = Reach {
+            host: self.host,
+            target: self.target,
+            own: self.own,
+            ways: self.ways,
+            all: self.all,
+            deadline: self.deadline,
+        };
+        reach.ensure(&mut book, undo).await?;
+        // Another volume of the subsystem may be attached meanwhile; the claim keeps what we need.
+        drop(book);
+        let namespace = self.find(!old.controllers.is_empty()).await?;
+        if let (Selector::Number(_), Some(identity)) =
+            (&self.target.wanted.by, namespace.ids.strongest())
+        {
+            let mut book = Book::open(self.host, &self.target.nqn).await?;
+            book.set_claim(&key, Claim { pinned: Some(identity), ..claim });
+            book.save().await?;
+        }
+        let disk = Whole::new(&namespace.device);
+        self.set_mode(&disk, was_read_only).await?;
+        sight::attached(self.host, self.target, &disk, &namespace.ids)
+    }
+
+    /// Waits for the namespace, asks the target whether it is the one, and waits a little for the
+    /// further ways to it.
+    async fn find(&self, reused: bool) -> Result<Namespace> {
+        let mut events = self.host.events().subscribe();
+        let deadline = self.deadline.within(NAMESPACE_LIMIT);
+        let began = Instant::now();
+        // Until looks again after each event, through shared references alone.
+        let state = Mutex::new((usize::from(!reused), Unfit::NotSeen));
+        let found = wait::until(&mut *events, deadline, || async {
+            let sight = self.sight()?;
+            let why = match self.judge(&sight).await? {
+                Ok(namespace) => return Ok(Some(namespace)),
+                Err(why) => why,
+            };
+            let due = {
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.1 = why;
+                let due = LOOKS.get(state.0).is_some_and(|at| began.elapsed() >= *at);
+                state.0 += usize::from(due);
+                due
+            };
+            if due {
+                for controller in sight.live() {
+                    fabrics::rescan(self.host, controller).await;
+                }
+            }
+            Ok(None)
+        })
+        .await?;
+        let (_, unfit) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Some(namespace) = found else { return Err(self.unfit(unfit, deadline.limit())) };
+        if self.all {
+            self.wait_for_ways().await?;
+        }
+        Ok(namespace)
+    }
+
+    /// The namespace, if it can be used and the target says that it is the one.
+    async fn judge(&self, sight: &Sight) -> Result<Result<Namespace, Unfit>> {
+        let Some(namespace) = sight.usable() else {
+            let words = sight.words();
+            return Ok(Err(if words.is_empty() { Unfit::NotSeen } else { Unfit::NoWay(words) }));
+        };
+        sight::check(self.target, namespace)?;
+        let disk = Whole::new(&namespace.device);
+        if !disk.has_node(self.files())? || disk.size(self.files())? == 0 {
+            return Ok(Err(Unfit::NotSeen));
+        }
+        Ok(match sight::ask(self.host, namespace).await? {
+            Truth::Same => Ok(namespace.clone()),
+            Truth::Other(ids) => Err(Unfit::Other(namespace.device.clone(), ids)),
+            Truth::Unanswered(error) => Err(Unfit::Unanswered(error)),
+        })
+    }
+
+    fn unfit(&self, unfit: Unfit, limit: Duration) -> Error {
+        let target = self.target.nqn.clone();
+        let volume = self.target.wanted.to_string();
+        match unfit {
+            Unfit::NotSeen => AttachError::VolumeNotFound { target, volume, limit }.into(),
+            Unfit::NoWay(why) => {
+                AttachError::Unreachable { target: format!("{volume} of {target}"), why }.into()
+            }
+            Unfit::Unanswered(error) => error.into(),
+            Unfit::Other(device, ids) => match &self.target.wanted.by {
+                Selector::Identity(expected) => AttachError::WrongIdentity {
+                    device: Whole::new(device).node,
+                    expected: expected.clone(),
+                    found: ids.words(),
+                }
+                .into(),
+                Selector::Number(_) => AttachError::VolumeNotFound { target, volume, limit }.into(),
+            },
+        }
+    }
+
+    /// Controllers look for namespaces one after the other; some may never show this one.
+    async fn wait_for_ways(&self) -> Result<()> {
+        let mut events = self.host.events().subscribe();
+        wait::until(&mut *events, self.deadline.within(WAYS_LIMIT), async || {
+            let sight = self.sight()?;
+            let has = |name: &str| {
+                sight.found.iter().flat_map(|n| &n.ways).any(|way| way.controller.name == name)
+            };
+            Ok(sight.live().all(|controller| has(&controller.name)).then_some(()))
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Makes the device refuse writes, or makes sure that it takes them.
+    async fn set_mode(&self, disk: &Whole, was_read_only: bool) -> Result<()> {
+        let refuses =
+            || -> Result<bool> { Ok(disk.attribute(self.files(), "ro")?.as_deref() == Some("1")) };
+        if self.read_only {
+            if !refuses()? {
+                self.host.disks().set_read_only(&disk.node, true).await?;
+            }
+            return Ok(());
+        }
+        if was_read_only && refuses()? {
+            self.host.disks().set_read_only(&disk.node, false).await?;
+        }
+        let mut events = self.host.events().subscribe();
+        let deadline = self.deadline.within(WRITABLE_LIMIT);
+        let writable =
+            wait::until(&mut *events, deadline, async || Ok((!refuses()?).then_some(()))).await?;
+        match writable {
+            Some(()) => Ok(()),
+            None => Err(AttachError::ReadOnly { device: disk.node.clone() }.into()),
+        }
+    }
+
+    /// Takes back what this call made, and says what is known then.
+    async fn undo(&self, undo: Undo, error: Error) -> Error {
+        if !undo.claimed && undo.portals.is_empty() {
+            return error;
+        }
+        match self.take_back(&undo).await {
+            Ok(()) if undo.late => error.with_outcome(Outcome::Unknown),
+            Ok(()) if undo.portals.is_empty() => error.with_outcome(Outcome::Nothing),
+            Ok(()) => error.with_outcome(Outcome::RolledBack),
+            Err(failed) => {
+                let attempt = format!(
+                    "connecting {} failed, and taking back what was made too ({})",
+                    self.target.wanted,
+                    failed.sentence()
+                );
+                error.context(attempt).with_outcome(Outcome::Unknown)
+            }
+        }
+    }
+
+    async fn take_back(&self, undo: &Undo) -> Result<()> {
+        let nqn = &self.target.nqn;
+        let mut book = Book::open(self.host, nqn).await?;
+        let mut claims_left = book.is_claimed();
+        if undo.claimed {
+            book.drop_claim(&self.target.wanted.key);
+            claims_left = book.is_claimed();
+        }
+        let mut kept = 0;
+        if !claims_left {
+            let which = Which { nqn, free: &[], forget_unseen: !undo.late };
+            let mine = |made: &book::Made| undo.portals.contains(&made.portal);
+            // The deadline may be what made the call fail; cleaning up has time of its own.
+            let deadline = Deadline::after(fabrics::REMOVE_LIMIT);
+            kept = release::controllers(self.host, &mut book, &which, mine, deadline).await?.kept;
+        }
+        book.save().await?;
+        if kept > 0 {
+            let what = format!("{kept} controller(s) of {nqn}, which somebody uses by now,");
+            return Err(AttachError::NotRemoved { what, limit: Duration::ZERO }.into());
+        }
+        Ok(())
+    }
+}

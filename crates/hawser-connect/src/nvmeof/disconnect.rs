@@ -1,0 +1,139 @@
+//! Disconnect: flush, then drop the controllers that nobody needs any more.
+//!
+//! A namespace itself is taken away by the target. As long as a controller stays for other volumes,
+//! so does the device, until the target takes the namespace from this host.
+
+use hawser_core::Change;
+use hawser_core::attach::Detach;
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+
+use super::book::{self, Book};
+use super::connect::pinned;
+use super::data::Target;
+use super::fabrics;
+use super::release::{self, Which};
+use super::sight::{self, Sight, Truth};
+use super::sysfs::Namespace;
+use crate::shared::error::AttachError;
+use crate::shared::release::Failures;
+use crate::shared::users::{self, Whole};
+use crate::shared::wait::{self, Deadline};
+
+/// Detaches one namespace.
+pub(super) async fn disconnect(
+    host: &dyn Host,
+    target: &Target,
+    detach: &Detach,
+) -> Result<Change<()>> {
+    let key = target.wanted.key.clone();
+    let claim = book::peek(host, &target.nqn, &key)?;
+    let target = pinned(target, claim.as_ref());
+    let mut leave = Leave {
+        host,
+        target: &target,
+        detach,
+        deadline: Deadline::after(detach.deadline),
+        failures: Failures::new(detach),
+    };
+    // Without a claim nothing here is ours, whatever can be seen; but a controller that a connect
+    // began and did not live to see is taken away.
+    let mut free = Vec::new();
+    if claim.is_some() {
+        for namespace in Sight::of(host, &target.nqn, &target.wanted)?.found {
+            if target.wanted.refuses(&namespace.ids).is_none() {
+                leave.write_out(&namespace).await?;
+                free.push(namespace.device);
+            }
+        }
+    }
+    let mut book = Book::open(host, &target.nqn).await?;
+    let claimed = book.drop_claim(&key);
+    let deleted = leave.drop_controllers(&mut book, &free).await?;
+    for device in &free {
+        leave.settle(device, claim.as_ref().is_some_and(|claim| claim.read_only)).await?;
+    }
+    book.save().await?;
+    drop(book);
+    if !claimed && deleted == 0 && leave.failures.is_empty() {
+        return Ok(Change::Already(()));
+    }
+    leave.failures.answer(&format!("detaching {} of {}", target.wanted, target.nqn))
+}
+
+/// One disconnect.
+struct Leave<'a> {
+    host: &'a dyn Host,
+    target: &'a Target,
+    detach: &'a Detach,
+    deadline: Deadline,
+    failures: Failures<'a>,
+}
+
+impl Leave<'_> {
+    /// Refuses a device that is in use, and writes out what is cached for it.
+    async fn write_out(&mut self, namespace: &Namespace) -> Result<()> {
+        let disk = Whole::new(&namespace.device);
+        users::refuse_used(self.host, &disk, self.detach.force, self.deadline).await?;
+        if !namespace.works() {
+            return self.failures.take(AttachError::NoPath { device: disk.node });
+        }
+        if let Truth::Other(ids) = sight::ask(self.host, namespace).await? {
+            // Whatever is cached belongs to a volume that is no longer there, and must not be
+            // written over the one that is. The kernel drops the device when it looks again.
+            for way in &namespace.ways {
+                fabrics::rescan(self.host, &way.controller).await;
+            }
+            if let (true, Some(expected)) = (self.detach.force, namespace.ids.strongest()) {
+                let (device, found) = (disk.node, ids.words());
+                self.failures.take(AttachError::WrongIdentity { device, expected, found })?;
+            }
+            return Ok(());
+        }
+        self.failures.flush(self.host, &disk.node, self.deadline).await
+    }
+
+    /// Drops what we made, once no volume needs the subsystem; answers how many are gone.
+    async fn drop_controllers(&mut self, book: &mut Book<'_>, free: &[String]) -> Result<usize> {
+        if book.is_claimed() {
+            return Ok(0);
+        }
+        let which = Which { nqn: &self.target.nqn, free, forget_unseen: true };
+        match release::controllers(self.host, book, &which, |_| true, self.deadline).await {
+            Ok(released) => Ok(released.deleted),
+            Err(failure) => {
+                self.failures.take(failure)?;
+                Ok(0)
+            }
+        }
+    }
+
+    /// Waits until a device without ways is gone. One that stays for others takes writes again.
+    async fn settle(&mut self, device: &str, read_only: bool) -> Result<()> {
+        let disk = Whole::new(device);
+        let files = self.host.files();
+        let deadline = self.deadline.within(fabrics::REMOVE_LIMIT);
+        let mut events = self.host.events().subscribe();
+        let stays = wait::until(&mut *events, deadline, async || {
+            let sight = Sight::of(self.host, &self.target.nqn, &self.target.wanted)?;
+            if sight.found.iter().any(|namespace| namespace.device == device) {
+                return Ok(Some(true));
+            }
+            let gone = files.resolve(&disk.folder())?.is_none();
+            Ok(gone.then_some(false))
+        })
+        .await?;
+        match stays {
+            Some(false) => Ok(()),
+            Some(true) if read_only => {
+                let opened = self.host.disks().set_read_only(&disk.node, false).await;
+                opened.or_else(|error| self.failures.take(error))
+            }
+            Some(true) => Ok(()),
+            None => {
+                let what = disk.node.display().to_string();
+                self.failures.take(AttachError::NotRemoved { what, limit: deadline.limit() })
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What the connector does on a fake kernel.
+
+mod cases;
+mod data;
+
+use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Multipath};
+use hawser_core::connection::ConnectionInfo;
+use hawser_core::error::Result;
+use hawser_core::{ByteSize, Change};
+use hawser_testkit::contract::connector::ConnectorRig;
+use hawser_testkit::fake_host::FakeHost;
+use hawser_testkit::fake_host::kernel::{Lun, Target};
+use hawser_testkit::sim::nvme;
+use serde_json::{Value, json};
+
+use super::Nvmeof;
+
+pub(super) const NQN: &str = "nqn.2020-01.org.example:s1";
+pub(super) const UUID: &str = "0b9d5a10-1111-4222-8333-444455556666";
+pub(super) const OTHER: &str = "0b9d5a10-1111-4222-8333-444455557777";
+pub(super) const A: &str = "10.0.0.1:4420";
+pub(super) const B: &str = "10.0.0.2:4420";
+
+/// A host, a subsystem with one namespace at two portals, and the namespace.
+pub(super) struct Lab {
+    pub(super) host: FakeHost,
+    pub(super) target: Target,
+    pub(super) lun: Lun,
+}
+
+pub(super) fn lab() -> Lab {
+    let host = FakeHost::new();
+    nvme::install(host.kernel(), true);
+    let lun = nvme::namespace(UUID, ByteSize::mib(64));
+    let target = Target::new().with(1, &lun);
+    nvme::add_subsystem(host.kernel(), NQN, &target, &[A, B]);
+    Lab { host, target, lun }
+}
+
+pub(super) fn data() -> Value {
+    json!({
+        "target_nqn": NQN, "vol_uuid": UUID,
+        "portals": [["10.0.0.1", 4420, "tcp"], ["10.0.0.2", "4420", "tcp"]],
+    })
+}
+
+pub(super) fn info(data: Value) -> ConnectionInfo {
+    serde_json::from_value(json!({ "driver_volume_type": "nvmeof", "data": data })).unwrap()
+}
+
+pub(super) fn record(info: &ConnectionInfo) -> AttachRecord {
+    ConnectorRig::new(&Nvmeof, FakeHost::new(), info.clone(), ()).intent()
+}
+
+pub(super) fn all_paths() -> Attach {
+    Attach { multipath: Multipath::Wanted, ..Attach::default() }
+}
+
+impl Lab {
+    pub(super) async fn connect(&self, data: Value) -> Result<Change<Attached>> {
+        use hawser_core::port::Connector;
+        Nvmeof.connect(&self.host, &info(data), &all_paths()).await
+    }
+
+    pub(super) async fn disconnect(&self, data: Value, detach: &Detach) -> Result<Change<()>> {
+        use hawser_core::port::Connector;
+        Nvmeof.disconnect(&self.host, &record(&info(data)), detach).await
+    }
+
+    pub(super) fn controllers(&self) -> Vec<String> {
+        self.host.kernel().edit(|tree| tree.list("/sys/class/nvme"))
+    }
+}
+
+fn rig() -> ConnectorRig {
+    let lab = lab();
+    let identity = json!({ "scheme": "uuid", "value": UUID });
+    let info = json!({ "driver_volume_type": "nvmeof", "data": data(), "identity": identity });
+    ConnectorRig::new(&Nvmeof, lab.host, serde_json::from_value(info).unwrap(), lab.target)
+}
+
+hawser_testkit::connector_contract!(rig());

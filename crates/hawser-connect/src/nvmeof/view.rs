@@ -1,0 +1,168 @@
+//! Extend, lookup and health: looking at what is attached.
+
+use std::time::Duration;
+
+use hawser_core::attach::{Attached, Health};
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+use hawser_core::port::kernel::NamespaceFacts;
+use hawser_core::{ByteSize, Kind};
+
+use super::book;
+use super::connect::pinned;
+use super::data::Target;
+use super::fabrics;
+use super::sight::{self, Sight, Truth};
+use super::sysfs::{Namespace, State};
+use crate::shared::error::AttachError;
+use crate::shared::users::Whole;
+use crate::shared::wait::{self, Deadline};
+
+/// How long a new size may take.
+const RESIZE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Targets tell of a new size by themselves, mostly at once.
+const TOLD_LIMIT: Duration = Duration::from_millis(500);
+
+/// Makes this host see the size that the target has, on every way, and answers it.
+pub(super) async fn extend(host: &dyn Host, target: &Target) -> Result<ByteSize> {
+    let claim = book::peek(host, &target.nqn, &target.wanted.key)?;
+    let target = pinned(target, claim.as_ref());
+    let deadline = Deadline::after(RESIZE_LIMIT);
+    let mut events = host.events().subscribe();
+    let namespace = whole(host, &target)?;
+    let disk = Whole::new(&namespace.device);
+    if let Truth::Other(ids) = sight::ask(host, &namespace).await? {
+        let expected = namespace.ids.strongest().unwrap_or_else(|| ids.identity());
+        let (device, found) = (disk.node, ids.words());
+        return Err(AttachError::WrongIdentity { device, expected, found }.into());
+    }
+    let attempt = || format!("asking the target how large {} is", disk.node.display());
+    let opened = host.disks().open(&disk.node).await.map_err(AttachError::kernel(attempt()))?;
+    let told = opened.identify_namespace(NamespaceFacts::Format).await;
+    drop(opened);
+    let told = told.map_err(AttachError::kernel(attempt()))?;
+    let size = size_of(&told).ok_or_else(|| nonsense(&disk))?;
+    let now = disk.size(host.files())?;
+    if size < now {
+        return Err(shrunk(&disk, size, now));
+    }
+    // A size is there when the device and every way to it have it: input and output past the end of
+    // a way that does not know of it fails.
+    let has_it = || -> Result<Option<()>> {
+        let namespace = whole(host, &target)?;
+        let ways = namespace.ways.iter().all(|way| way.size == size);
+        Ok((ways && disk.size(host.files())? == size).then_some(()))
+    };
+    let told = deadline.within(TOLD_LIMIT);
+    if wait::until(&mut *events, told, async || has_it()).await?.is_some() {
+        return Ok(ByteSize::bytes(size));
+    }
+    for way in &namespace.ways {
+        fabrics::rescan(host, &way.controller).await;
+    }
+    match wait::until(&mut *events, deadline, async || has_it()).await? {
+        Some(()) => Ok(ByteSize::bytes(size)),
+        None => {
+            let attempt = format!("growing {} to {size} bytes", disk.node.display());
+            Err(AttachError::Deadline { attempt, limit: deadline.limit() }.into())
+        }
+    }
+}
+
+/// The namespace with all its ways up. With one down nobody can say whether it has grown there too.
+fn whole(host: &dyn Host, target: &Target) -> Result<Namespace> {
+    let sight = Sight::of(host, &target.nqn, &target.wanted)?;
+    let Some(namespace) = sight.found.first() else {
+        let what = format!("{} of {}", target.wanted, target.nqn);
+        return Err(AttachError::NotAttached { what }.into());
+    };
+    sight::check(target, namespace)?;
+    let down = namespace.ways.iter().any(|way| way.controller.state != State::Live);
+    if down || !namespace.works() {
+        let what = Whole::new(&namespace.device).node.display().to_string();
+        return Err(AttachError::PathsDown { what, why: namespace.words() }.into());
+    }
+    Ok(namespace.clone())
+}
+
+/// The size in an answer to Identify Namespace: blocks of the format that is in use.
+fn size_of(identify: &[u8]) -> Option<u64> {
+    let blocks = u64::from_le_bytes(identify.get(0..8)?.try_into().ok()?);
+    let (formats, used) = (*identify.get(25)?, *identify.get(26)?);
+    // Namespaces with more than 16 formats have two more bits of the index above the flags.
+    let high = if formats > 15 { usize::from(used >> 5 & 0x3) << 4 } else { 0 };
+    let index = usize::from(used & 0xf) | high;
+    let exponent = *identify.get(128 + 4 * index + 2)?;
+    if !(9..=30).contains(&exponent) {
+        return None;
+    }
+    blocks.checked_mul(1 << exponent)
+}
+
+fn nonsense(disk: &Whole) -> AttachError {
+    use hawser_core::port::kernel::KernelError;
+    let attempt = format!("asking the target how large {} is", disk.node.display());
+    let why = "no block size that can be".to_owned();
+    let source = KernelError::Nonsense { attempt: "reading its answer".into(), why };
+    AttachError::Kernel { attempt, source }
+}
+
+fn shrunk(disk: &Whole, size: u64, now: u64) -> hawser_core::Error {
+    let node = disk.node.display();
+    let message = format!(
+        "the target says that {node} has {size} bytes, and it has {now}: volumes never shrink"
+    );
+    hawser_core::Error::new(Kind::Precondition, message)
+}
+
+/// What is attached now.
+pub(super) fn lookup(host: &dyn Host, target: &Target) -> Result<Option<Attached>> {
+    let claim = book::peek(host, &target.nqn, &target.wanted.key)?;
+    let target = pinned(target, claim.as_ref());
+    let sight = Sight::of(host, &target.nqn, &target.wanted)?;
+    let Some(namespace) = sight.usable().or(sight.found.first()) else { return Ok(None) };
+    let disk = Whole::new(&namespace.device);
+    if sight::check(&target, namespace).is_err() || !disk.has_node(host.files())? {
+        return Ok(None);
+    }
+    sight::attached(host, &target, &disk, &namespace.ids).map(Some)
+}
+
+/// Whether every way to the namespace works.
+pub(super) async fn health(host: &dyn Host, target: &Target) -> Result<Health> {
+    let claim = book::peek(host, &target.nqn, &target.wanted.key)?;
+    let target = pinned(target, claim.as_ref());
+    let sight = Sight::of(host, &target.nqn, &target.wanted)?;
+    let Some(namespace) = sight.usable().or(sight.found.first()) else {
+        let message = format!("this host does not see {} of {}", target.wanted, target.nqn);
+        return Ok(Health::bad(message));
+    };
+    if let Err(error) = sight::check(&target, namespace) {
+        return Ok(Health::bad(error.to_string()));
+    }
+    let node = Whole::new(&namespace.device).node;
+    let node = node.display();
+    if !namespace.works() {
+        return Ok(Health::bad(format!("no way to {node} works: {}", sight.words())));
+    }
+    if let Truth::Other(ids) = sight::ask(host, namespace).await? {
+        let found = ids.words();
+        return Ok(Health::bad(format!("the target has another namespace behind {node}: {found}")));
+    }
+    let down = |n: &Namespace| n.ways.iter().any(|way| !way.works());
+    if sight.found.iter().any(down) {
+        return Ok(Health::bad(format!("not every way to {node} works: {}", sight.words())));
+    }
+    for controller in &sight.controllers {
+        let limit = host.files().read_text(&controller.file("ctrl_loss_tmo"))?;
+        if let Some(limit) = limit.filter(|limit| limit != "off" && limit != "-1") {
+            let name = &controller.name;
+            let message = format!(
+                "{node} goes with its unwritten data when {name} is without its target for {limit} s"
+            );
+            return Ok(Health::bad(message));
+        }
+    }
+    Ok(Health::good())
+}

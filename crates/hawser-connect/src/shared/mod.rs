@@ -1,0 +1,12 @@
+//! Steps that several protocols share.
+
+pub(crate) mod data;
+pub(crate) mod digest;
+pub(crate) mod error;
+pub(crate) mod fields;
+pub(crate) mod modules;
+pub(crate) mod nvme_host;
+pub(crate) mod release;
+pub(crate) mod remote_fs;
+pub(crate) mod users;
+pub(crate) mod wait;

@@ -1,0 +1,251 @@
+//! Who uses a block device. Drivers of network devices (NBD, AoE, SCSI) let a disk go although it is
+//! mounted or open, and its users then get input and output errors; so this is asked before.
+
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hawser_core::error::{Error, Result};
+use hawser_core::port::Host;
+use hawser_core::port::kernel::Files;
+
+use super::error::AttachError;
+use super::wait::{self, Deadline};
+
+/// As many as fit into a sentence.
+const MOST: usize = 5;
+
+/// udev reads a device after each event; it is no user, and gone within a moment.
+const UDEV: [&str; 3] = ["(udev-worker)", "systemd-udevd", "udevd"];
+
+/// How long udev may take to read a device.
+const UDEV_LIMIT: Duration = Duration::from_secs(5);
+
+/// A whole disk: its name in sysfs (`nbd0`, `etherd!e7.1`) and its node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    pub(crate) name: String,
+    pub(crate) node: PathBuf,
+}
+
+impl Whole {
+    /// The disk of a name in sysfs.
+    pub(crate) fn new(name: impl Into<String>) -> Self {
+        let name = name.into();
+        let node = Path::new("/dev").join(name.replace('!', "/"));
+        Self { name, node }
+    }
+
+    /// Its folder in sysfs.
+    pub(crate) fn folder(&self) -> PathBuf {
+        Path::new("/sys/block").join(&self.name)
+    }
+
+    /// One of its attributes as text; `None` when it has none.
+    pub(crate) fn attribute(&self, files: &dyn Files, name: &str) -> Result<Option<String>> {
+        Ok(files.read_text(&self.folder().join(name))?)
+    }
+
+    /// Its size in bytes as sysfs tells it; 0 when it is not there.
+    pub(crate) fn size(&self, files: &dyn Files) -> Result<u64> {
+        let sectors = self.attribute(files, "size")?.and_then(|text| text.parse::<u64>().ok());
+        Ok(sectors.unwrap_or(0).saturating_mul(512))
+    }
+
+    /// True when its node leads to this very disk: a node can be stale or made by hand.
+    pub(crate) fn has_node(&self, files: &dyn Files) -> Result<bool> {
+        let number = self.attribute(files, "dev")?.and_then(|text| parse_number(&text));
+        Ok(number.is_some() && files.device_number(&self.node)? == number)
+    }
+
+    /// The disk and its partitions: folder, and device number.
+    fn parts(&self, files: &dyn Files) -> Result<Vec<(PathBuf, (u32, u32))>> {
+        let whole = self.folder();
+        let mut folders = vec![whole.clone()];
+        for entry in files.list(&whole)? {
+            let folder = whole.join(&entry);
+            if entry.starts_with(&self.name) && files.read(&folder.join("partition"))?.is_some() {
+                folders.push(folder);
+            }
+        }
+        let mut parts = Vec::new();
+        for folder in folders {
+            let text = files.read_text(&folder.join("dev"))?;
+            if let Some(number) = text.and_then(|text| parse_number(&text)) {
+                parts.push((folder, number));
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Refuses a disk that somebody uses. `force` passes those who only have it open, because a process
+/// that hangs on a dead device gets free by losing it; mounts and maps must go first in any case.
+pub(crate) async fn refuse_used(
+    host: &dyn Host,
+    disk: &Whole,
+    force: bool,
+    deadline: Deadline,
+) -> Result<()> {
+    let busy = |users: Vec<String>| -> Error {
+        AttachError::Busy { device: disk.node.clone(), users: users.join(", ") }.into()
+    };
+    let parts = disk.parts(host.files())?;
+    if parts.is_empty() {
+        return Ok(());
+    }
+    let mut users = mounts(host, &parts).await?;
+    users.extend(swaps(host.files(), &parts)?);
+    users.extend(holders(host.files(), &parts)?);
+    if users.is_empty() && host.disks().is_claimed(&disk.node).await? {
+        users.push("a program that holds it for itself".into());
+    }
+    if !users.is_empty() {
+        return Err(busy(users));
+    }
+    if force {
+        return Ok(());
+    }
+    let numbers: Vec<_> = parts.iter().map(|(_, number)| *number).collect();
+    let mut events = host.events().subscribe();
+    let settled = wait::until(&mut *events, deadline.within(UDEV_LIMIT), async || {
+        let found = openers(&numbers).await;
+        let udev = |opener: &Opener| UDEV.contains(&opener.program.as_str());
+        Ok((found.is_empty() || !found.iter().all(udev)).then_some(found))
+    })
+    .await?;
+    match settled {
+        Some(found) if found.is_empty() => Ok(()),
+        Some(found) => Err(busy(found.iter().take(MOST).map(Opener::words).collect())),
+        None => Err(busy(vec!["udev, which reads it".into()])),
+    }
+}
+
+async fn mounts(host: &dyn Host, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<String>> {
+    let ours = |number: (u32, u32)| parts.iter().any(|(_, part)| *part == number);
+    let mut users = Vec::new();
+    for mount in host.mounts().await? {
+        // A file system over several devices (btrfs) has a number of its own, and tells one device.
+        let by_source = || -> Result<bool> {
+            let source = Path::new(&mount.source);
+            let is_node = source.starts_with("/dev");
+            Ok(is_node && host.files().device_number(source)?.is_some_and(ours))
+        };
+        if ours(mount.device) || by_source()? {
+            users.push(format!("the mount {}", mount.target.display()));
+        }
+    }
+    users.truncate(MOST);
+    Ok(users)
+}
+
+fn swaps(files: &dyn Files, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<String>> {
+    let table = files.read_text(Path::new("/proc/swaps"))?.unwrap_or_default();
+    let mut users = Vec::new();
+    for node in table.lines().skip(1).filter_map(|line| line.split_whitespace().next()) {
+        if !node.starts_with("/dev/") {
+            continue;
+        }
+        let number = files.device_number(Path::new(node))?;
+        if number.is_some_and(|number| parts.iter().any(|(_, part)| *part == number)) {
+            users.push(format!("swap on {node}"));
+        }
+    }
+    Ok(users)
+}
+
+fn holders(files: &dyn Files, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<String>> {
+    let mut users = Vec::new();
+    for (folder, _) in parts {
+        for holder in files.list(&folder.join("holders"))? {
+            users.push(format!("the device {holder} above it"));
+        }
+    }
+    users.truncate(MOST);
+    Ok(users)
+}
+
+/// A process that has a device open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Opener {
+    pid: u32,
+    program: String,
+}
+
+impl Opener {
+    fn words(&self) -> String {
+        format!("{} ({})", self.program, self.pid)
+    }
+}
+
+/// Processes that have one of these devices open, without claiming it: virtual machines, copies.
+async fn openers(numbers: &[(u32, u32)]) -> Vec<Opener> {
+    let numbers = numbers.to_vec();
+    // Not an error when it cannot be found out: it is one question more than the kernel asks.
+    tokio::task::spawn_blocking(move || scan(Path::new("/proc"), &numbers))
+        .await
+        .unwrap_or_default()
+}
+
+fn scan(proc: &Path, numbers: &[(u32, u32)]) -> Vec<Opener> {
+    let mut found = Vec::new();
+    let Ok(processes) = fs::read_dir(proc) else { return found };
+    for process in processes.flatten() {
+        let name = process.file_name();
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
+        if descriptors.flatten().any(|descriptor| leads_to(&descriptor.path(), numbers)) {
+            let program = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+            found.push(Opener { pid, program: program.trim().to_owned() });
+        }
+    }
+    found
+}
+
+/// Only names below `/dev` are followed: any other may lead to a server that is dead.
+fn leads_to(descriptor: &Path, numbers: &[(u32, u32)]) -> bool {
+    let is_node = fs::read_link(descriptor).is_ok_and(|to| to.starts_with("/dev"));
+    is_node
+        && fs::metadata(descriptor).is_ok_and(|meta| {
+            let number = (rustix::fs::major(meta.rdev()), rustix::fs::minor(meta.rdev()));
+            meta.file_type().is_block_device() && numbers.contains(&number)
+        })
+}
+
+/// `43:16` as major and minor.
+fn parse_number(text: &str) -> Option<(u32, u32)> {
+    let (major, minor) = text.split_once(':')?;
+    Some((major.parse().ok()?, minor.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_with_a_folder_in_its_name_has_its_node_there() {
+        let disk = Whole::new("etherd!e7.1");
+
+        assert_eq!(disk.node, Path::new("/dev/etherd/e7.1"));
+        assert_eq!(disk.folder(), Path::new("/sys/block/etherd!e7.1"));
+    }
+
+    #[test]
+    fn character_devices_with_the_number_of_a_disk_are_nobodys() {
+        // This process has /dev/null open, as 1:3; a ram disk would have that number too.
+        let _open = fs::File::open("/dev/null").unwrap();
+
+        assert!(scan(Path::new("/proc"), &[(1, 3)]).is_empty());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_device_number_or_none(text in "\\PC{0,20}", a: u32, b: u32) {
+            let _ = parse_number(&text);
+            prop_assert_eq!(parse_number(&format!("{a}:{b}")), Some((a, b)));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Waiting for a fact, driven by device events.
+
+use std::time::Duration;
+
+use hawser_core::error::Result;
+use hawser_core::port::kernel::DeviceEvents;
+use tokio::time::Instant;
+
+/// The longest time without a look of our own. Not every fact has an event (a daemon's view, an
+/// attribute without a uevent), and an event may be lost; this bounds what that costs.
+const RECHECK: Duration = Duration::from_millis(250);
+
+/// When to give up, shared by all steps of one call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Deadline {
+    end: Instant,
+    limit: Duration,
+}
+
+impl Deadline {
+    /// So long from now.
+    pub(crate) fn after(limit: Duration) -> Self {
+        Self { end: Instant::now() + limit, limit }
+    }
+
+    /// At most so long from now, and never later than this one.
+    pub(crate) fn within(&self, limit: Duration) -> Self {
+        let end = self.end.min(Instant::now() + limit);
+        Self { end, limit: limit.min(self.limit) }
+    }
+
+    /// What is left.
+    pub(crate) fn left(&self) -> Duration {
+        self.end.saturating_duration_since(Instant::now())
+    }
+
+    /// How long the whole may take.
+    pub(crate) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    /// True when it has passed.
+    pub(crate) fn passed(&self) -> bool {
+        self.left().is_zero()
+    }
+}
+
+/// Looks until `look` finds something, after each event; `None` when the deadline passes first.
+/// The subscription is made before the act whose effect is waited for.
+///
+/// `look` is an async closure that borrows only shared references. (An `AsyncFnMut` could borrow
+/// more, but the compiler cannot tell yet that its futures may move between threads; see [`again`].)
+pub(crate) async fn until<T, F>(
+    events: &mut dyn DeviceEvents,
+    deadline: Deadline,
+    mut look: impl FnMut() -> F + Send,
+) -> Result<Option<T>>
+where
+    F: Future<Output = Result<Option<T>>> + Send,
+{
+    loop {
+        if let Some(found) = look().await? {
+            return Ok(Some(found));
+        }
+        if !again(events, deadline).await {
+            return Ok(None);
+        }
+    }
+}
+
+/// Waits for something to change; false when the deadline has passed. For loops of callers that
+/// change something of their own while they wait.
+pub(crate) async fn again(events: &mut dyn DeviceEvents, deadline: Deadline) -> bool {
+    if deadline.passed() {
+        return false;
+    }
+    events.changed(deadline.left().min(RECHECK)).await;
+    true
+}

@@ -1,0 +1,187 @@
+//! `lab`: builds guests, boots them, runs tests in them. See `docs/lab.md`.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand, ValueEnum};
+use hawser_live::lab::host::{self, Lab, LabError, Result};
+use hawser_live::lab::suites::{self, Image, SUITES, Set};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Tests on a real kernel with real targets, in a guest that is thrown away.
+#[derive(Parser)]
+#[command(name = "lab")]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run suites; the core set unless told otherwise.
+    Run {
+        /// The set; "full" holds "core", "soak" is on its own.
+        #[arg(long)]
+        set: Option<SetArg>,
+        /// Only suites whose name holds this; of every set unless one is given.
+        name: Option<String>,
+        /// For the test executables.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Build the images that are missing.
+    Build {
+        /// Which image; both when not given.
+        image: Option<ImageArg>,
+        /// Build anew what is there, from the newest packages.
+        #[arg(long)]
+        fresh: bool,
+    },
+    /// Boot a guest and get a shell in it.
+    Shell {
+        /// Which image.
+        #[arg(long, default_value = "core")]
+        image: ImageArg,
+        /// The guest of this suite, its test executable in /job/target/deps.
+        name: Option<String>,
+    },
+    /// Show the suites.
+    List,
+    /// Remove the images of earlier recipes.
+    Clean {
+        /// Remove those of this one too.
+        #[arg(long)]
+        all: bool,
+    },
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum SetArg {
+    Core,
+    Full,
+    Soak,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum ImageArg {
+    Core,
+    Full,
+}
+
+impl From<SetArg> for Set {
+    fn from(arg: SetArg) -> Self {
+        match arg {
+            SetArg::Core => Self::Core,
+            SetArg::Full => Self::Full,
+            SetArg::Soak => Self::Soak,
+        }
+    }
+}
+
+impl From<ImageArg> for Image {
+    fn from(arg: ImageArg) -> Self {
+        match arg {
+            ImageArg::Core => Self::Core,
+            ImageArg::Full => Self::Full,
+        }
+    }
+}
+
+// One thread: the kernel kills what we started when the thread that started it ends.
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let args = Args::parse();
+    // Dropping the work ends every program that it started and removes its folders.
+    let outcome = tokio::select! {
+        outcome = act(args.command) => outcome,
+        () = interrupted() => {
+            eprintln!("lab: interrupted");
+            return ExitCode::from(130);
+        }
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("lab: {}", chain(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn act(command: Command) -> Result<bool> {
+    let lab = lab();
+    match command {
+        Command::Run { set, name, args } => {
+            let chosen = suites::choose(set.map(Set::from), name.as_deref());
+            if let (true, Some(filter)) = (chosen.is_empty(), name) {
+                return Err(LabError::NoSuite { filter });
+            }
+            return host::run(&lab, &chosen, &args).await;
+        }
+        Command::Build { image, fresh } => {
+            let both = [Image::Core, Image::Full];
+            let one = image.map(|image| [Image::from(image)]);
+            let images = one.as_ref().map_or(both.as_slice(), |one| one.as_slice());
+            lab.build(images, fresh).await?;
+        }
+        Command::Shell { image, name } => {
+            let suite = name.as_deref().map(find).transpose()?;
+            host::shell(&lab, image.into(), suite).await?;
+        }
+        Command::List => {
+            for suite in SUITES {
+                let (set, image) = (format!("{:?}", suite.set), format!("{:?}", suite.image));
+                println!(
+                    "{:<20} {set:<5} {image:<5} {} guest(s), {} MiB, at most {} s",
+                    suite.test,
+                    suite.guests,
+                    suite.memory_mib,
+                    suite.limit.as_secs()
+                );
+            }
+        }
+        Command::Clean { all } => lab.clean(all)?,
+    }
+    Ok(true)
+}
+
+fn find(name: &str) -> Result<&'static suites::Suite> {
+    let mut found = suites::choose(None, Some(name));
+    found.pop().ok_or_else(|| LabError::NoSuite { filter: name.to_owned() })
+}
+
+#[expect(clippy::disallowed_methods, reason = "the program reads its settings, once")]
+fn lab() -> Lab {
+    let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let cache = folder("XDG_CACHE_HOME").map(PathBuf::from).or_else(|| {
+        let home = folder("HOME")?;
+        Some(Path::new(&home).join(".cache"))
+    });
+    Lab {
+        repo: Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."),
+        cache: cache.unwrap_or_else(|| "/var/cache".into()).join("hawser-lab"),
+        cargo: folder("CARGO").unwrap_or_else(|| "cargo".into()),
+    }
+}
+
+async fn interrupted() {
+    let stream = |kind| signal(kind).expect("a signal handler can be installed");
+    let (mut interrupt, mut terminate) =
+        (stream(SignalKind::interrupt()), stream(SignalKind::terminate()));
+    tokio::select! {
+        _ = interrupt.recv() => {}
+        _ = terminate.recv() => {}
+    }
+}
+
+/// An error and its causes, each said once.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        text.push_str(&format!(": {cause}"));
+        next = cause.source();
+    }
+    text
+}

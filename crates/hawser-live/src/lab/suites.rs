@@ -1,0 +1,184 @@
+//! What the lab runs: one line per test file.
+
+use std::time::Duration;
+
+use super::host::Stage;
+
+/// Every suite, in the order in which they run. The name is that of the file in `tests/`, which is
+/// declared in `Cargo.toml` with `test = false`, because it must never run outside a guest.
+pub static SUITES: &[Suite] = &[
+    Suite::new("vm_smoke", Set::Core, minutes(3)).scratch(2, 256),
+    Suite::new("vm_kernel", Set::Core, minutes(5)),
+    Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
+    Suite::new("vm_pair", Set::Full, minutes(3)).guests(2),
+];
+
+/// When a suite runs without being asked for by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Set {
+    /// In `make test`, and with everything else in `make lab`.
+    Core,
+    /// In `make lab`.
+    Full,
+    /// In `make lab-soak`, and nowhere else.
+    Soak,
+}
+
+impl Set {
+    /// True when asking for this set runs the suites of the other one.
+    pub fn holds(self, other: Self) -> bool {
+        match self {
+            Self::Core => other == Self::Core,
+            Self::Full => other != Self::Soak,
+            Self::Soak => other == Self::Soak,
+        }
+    }
+}
+
+/// Which packages the guest has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Image {
+    /// Those of `lab/packages.core`.
+    Core,
+    /// Those of `lab/packages.full` too.
+    Full,
+}
+
+/// Scratch disks, all of one size; the guest finds them by [`super::guest::scratch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Scratch {
+    /// How many.
+    pub count: u8,
+    /// How large each one looks; it takes room as it is written.
+    pub mib: u64,
+}
+
+/// One test file and the guest that it needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite {
+    /// Its name in `tests/`.
+    pub test: &'static str,
+    /// When it runs.
+    pub set: Set,
+    /// What is installed in its guest.
+    pub image: Image,
+    /// How many guests run it at the same time; they reach each other as 10.99.0.1, 10.99.0.2.
+    pub guests: u8,
+    /// Processors of a guest.
+    pub cpus: u8,
+    /// Memory of a guest.
+    pub memory_mib: u32,
+    /// Disks of a guest that the tests may write.
+    pub scratch: Scratch,
+    /// After which it is ended and has failed; the boot counts.
+    pub limit: Duration,
+    /// Adds files of its own to `/job` of the guest.
+    pub stage: Option<fn(&Stage) -> std::io::Result<()>>,
+}
+
+impl Suite {
+    /// One guest with two processors, 2 GiB, the core packages and no disk to write on.
+    pub const fn new(test: &'static str, set: Set, limit: Duration) -> Self {
+        Self {
+            test,
+            set,
+            image: Image::Core,
+            guests: 1,
+            cpus: 2,
+            memory_mib: 2048,
+            scratch: Scratch { count: 0, mib: 0 },
+            limit,
+            stage: None,
+        }
+    }
+
+    /// With these packages.
+    pub const fn image(self, image: Image) -> Self {
+        Self { image, ..self }
+    }
+
+    /// In this many guests at once.
+    pub const fn guests(self, guests: u8) -> Self {
+        Self { guests, ..self }
+    }
+
+    /// With this many processors in each guest.
+    pub const fn cpus(self, cpus: u8) -> Self {
+        Self { cpus, ..self }
+    }
+
+    /// With this much memory in each guest.
+    pub const fn memory_mib(self, memory_mib: u32) -> Self {
+        Self { memory_mib, ..self }
+    }
+
+    /// With this many disks of this size.
+    pub const fn scratch(self, count: u8, mib: u64) -> Self {
+        Self { scratch: Scratch { count, mib }, ..self }
+    }
+
+    /// With what this function adds to the job; see [`Stage`].
+    pub const fn stage(self, stage: fn(&Stage) -> std::io::Result<()>) -> Self {
+        Self { stage: Some(stage), ..self }
+    }
+}
+
+/// For the lines of the table.
+pub const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(count * 60)
+}
+
+/// The suites of a set whose name holds the filter. A filter without a set looks everywhere; neither
+/// means the core set.
+pub fn choose(set: Option<Set>, filter: Option<&str>) -> Vec<&'static Suite> {
+    let set = match (set, filter) {
+        (None, None) => Some(Set::Core),
+        (set, _) => set,
+    };
+    let in_set = |suite: &&Suite| set.is_none_or(|set| set.holds(suite.set));
+    let named = |suite: &&Suite| filter.is_none_or(|filter| suite.test.contains(filter));
+    SUITES.iter().filter(in_set).filter(named).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_suite_has_its_file_and_is_declared_not_to_run_on_the_host() {
+        let folder = env!("CARGO_MANIFEST_DIR");
+        let manifest = std::fs::read_to_string(format!("{folder}/Cargo.toml")).unwrap();
+        for suite in SUITES {
+            let declared = format!("[[test]]\nname = \"{}\"\ntest = false\n", suite.test);
+            assert!(manifest.contains(&declared), "Cargo.toml lacks:\n{declared}");
+            let file = format!("{folder}/tests/{}.rs", suite.test);
+            assert!(std::path::Path::new(&file).is_file(), "{file} is missing");
+        }
+    }
+
+    #[test]
+    fn every_file_for_the_guest_is_in_the_table() {
+        let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
+        for entry in std::fs::read_dir(tests).unwrap().flatten() {
+            let name = entry.file_name().into_string().unwrap();
+            let Some(name) = name.strip_suffix(".rs").filter(|name| name.starts_with("vm_")) else {
+                continue;
+            };
+            assert!(SUITES.iter().any(|suite| suite.test == name), "{name} is in no line of SUITES");
+        }
+    }
+
+    #[test]
+    fn the_full_set_holds_the_core_set_and_no_soak() {
+        assert!(Set::Full.holds(Set::Core) && Set::Full.holds(Set::Full));
+        assert!(!Set::Full.holds(Set::Soak) && !Set::Core.holds(Set::Full));
+        assert!(Set::Soak.holds(Set::Soak) && !Set::Soak.holds(Set::Core));
+    }
+
+    #[test]
+    fn a_name_alone_is_looked_for_in_every_set() {
+        assert!(choose(None, Some("vm_pair")).iter().any(|suite| suite.test == "vm_pair"));
+        assert!(choose(Some(Set::Core), Some("vm_pair")).is_empty());
+        assert!(choose(None, None).iter().all(|suite| suite.set == Set::Core));
+    }
+}
