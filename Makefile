@@ -9,11 +9,13 @@ PREFIX ?= /usr/local
 TARGET ?= $(if $(CARGO_TARGET_DIR),$(CARGO_TARGET_DIR),target)
 CASES  ?= 20000
 XTASK  := $(CARGO) xtask
+# `cargo run` takes no --workspace, and would build the dependencies anew.
+LAB    = $(CARGO) build --workspace --bin lab --locked && $(TARGET)/debug/lab
 # The features of the workspace that can be built alone, as PACKAGE/FEATURE.
 FEATURES = $(shell sed -n '/^\[features\]/,/^\[/{s/^\([a-z0-9_-]*\) *=.*/\1/p}' crates/hawser-front/Cargo.toml | grep -v '^default$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up build install test check check-full fmt crash fuzz e2e bench bench-core packages clean
+.PHONY: help demo up build install test check check-full fmt crash fuzz e2e lab lab-core lab-soak lab-shell bench bench-core packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -32,12 +34,15 @@ install: build ## install the binary, the systemd unit and the settings' manual 
 	install -D -m 0644 deploy/hawser.toml $(DESTDIR)$(PREFIX)/share/doc/hawser/hawser.toml
 	install -D -m 0644 deploy/hawser.service $(DESTDIR)$(PREFIX)/lib/systemd/system/hawser.service
 
-test: packages check ## everything a change must pass: check, all tests, and the counts
+test: packages check ## everything a change must pass: check, all tests, the core set of the lab, and the counts
 	@$(XTASK) test
+	@$(LAB) run --set core
 
 check: ## format, clippy with warnings as errors, layers, tables, sizes, deps, words, changelog
 	$(CARGO) fmt --all -- --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	@# Those that do not run by themselves, as the lab's, are in no "all".
+	$(CARGO) clippy --workspace --test '*' --locked -- -D warnings
 	@$(XTASK) all
 
 check-full: ## the documentation without warnings, and each feature alone
@@ -62,10 +67,22 @@ fuzz: ## property tests of every parser with CASES (20000) cases each
 
 e2e: packages ## tests against the real thing, by tier; says which tiers exist
 	@echo "loop_     real loop devices, file systems and mounts; needs root: runs now, and in make test"
-	@echo "vm_       kernel protocols in a guest: not there yet"
+	@echo "vm_       real kernels and targets in a guest: make lab; its core set in make test"
 	@echo "svc_      etcd, Gluster, OpenStack on loopback: not there yet"
 	@echo "cluster_  a real Kubernetes: not there yet"
 	@$(XTASK) test --workspace loop_
+
+lab: packages ## tests on real kernels and targets, in guests under QEMU; NAME=vm_x runs one suite
+	@$(LAB) run $(if $(NAME),$(NAME),--set full)
+
+lab-core: packages ## the part of the lab that make test runs
+	@$(LAB) run --set core
+
+lab-soak: packages ## the lab's long runs
+	@$(LAB) run --set soak
+
+lab-shell: packages ## a shell in a guest; NAME=vm_x with the needs of that suite
+	@$(LAB) shell $(NAME)
 
 bench: bench-core ## all benches
 

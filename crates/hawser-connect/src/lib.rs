@@ -13,6 +13,7 @@
 //! A protocol is added by a folder, its `mod` line and its table line below.
 
 mod error;
+mod iscsi;
 mod layers;
 mod library;
 mod local;
@@ -21,9 +22,11 @@ mod nfs;
 pub mod node;
 mod nvmeof;
 mod properties;
+mod rbd;
 mod record_file;
 mod registry;
 mod shared;
+mod smb;
 
 use hawser_core::connection::Protocol;
 use hawser_core::port::Connector;
@@ -36,7 +39,7 @@ use shared::remote_fs::Remote;
 
 /// Every connector that is built in.
 pub static CONNECTORS: &[&dyn Connector] =
-    &[&local::Local, &nbd::Nbd, &nvmeof::Nvmeof, &Remote(nfs::Nfs)];
+    &[&local::Local, &iscsi::Iscsi, &nbd::Nbd, &nvmeof::Nvmeof, &rbd::Rbd, &Remote(nfs::Nfs), &Remote(smb::Smb)];
 
 /// The connector that answers to a protocol.
 pub fn find(protocol: &Protocol) -> Option<&'static dyn Connector> {

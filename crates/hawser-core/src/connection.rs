@@ -80,7 +80,7 @@ const FIELD_ALIASES: [(&str, &str); 9] = [
 ];
 
 /// Fields that hold secrets, in snake case.
-const SECRET_FIELDS: [&str; 16] = [
+const SECRET_FIELDS: [&str; 17] = [
     "auth_password",
     "auth_password_in",
     "discovery_auth_password",
@@ -97,7 +97,13 @@ const SECRET_FIELDS: [&str; 16] = [
     "dhchap_ctrl_key",
     "dhchap_ctrl_secret",
     "tls_psk",
+    "encryption_key",
 ];
+
+/// Objects of csi-lib-iscsi that hold secrets of their own, and what stands before the names of those
+/// fields elsewhere.
+const CHAP_OBJECTS: [(&str, &str); 2] =
+    [("session_secrets", "auth_"), ("discovery_secrets", "discovery_auth_")];
 
 /// How to reach a volume.
 ///
@@ -325,14 +331,30 @@ fn split_embedded(
 }
 
 fn split_secrets(data: &mut Map<String, Value>) -> Result<Secrets, ConnectionInfoError> {
+    let mut secrets = Secrets::new();
+    for (key, value) in data.iter_mut() {
+        let object = CHAP_OBJECTS.iter().find(|(object, _)| *object == snake_case(key));
+        if let (Some((_, prefix)), Value::Object(inner)) = (object, value) {
+            take_secrets(inner, prefix, &mut secrets)?;
+        }
+    }
+    take_secrets(data, "", &mut secrets)?;
+    Ok(secrets)
+}
+
+/// Takes the secret fields out of an object; `prefix` stands before their names.
+fn take_secrets(
+    data: &mut Map<String, Value>,
+    prefix: &str,
+    secrets: &mut Secrets,
+) -> Result<(), ConnectionInfoError> {
     let keys: Vec<String> = data
         .keys()
         .filter(|key| SECRET_FIELDS.contains(&snake_case(key).as_str()))
         .cloned()
         .collect();
-    let mut secrets = Secrets::new();
     for key in keys {
-        let field = snake_case(&key);
+        let field = format!("{prefix}{}", snake_case(&key));
         match data.remove(&key) {
             Some(Value::String(text)) => {
                 let secret = Secret::new(text);
@@ -345,7 +367,7 @@ fn split_secrets(data: &mut Map<String, Value>) -> Result<Secrets, ConnectionInf
             Some(_) => return Err(ConnectionInfoError::SecretShape { field }),
         }
     }
-    Ok(secrets)
+    Ok(())
 }
 
 impl From<ConnectionInfo> for Value {
@@ -408,6 +430,20 @@ mod tests {
         assert_eq!(info.secrets["auth_password"].expose(), "hunter2");
         let shown = format!("{info:?} {}", serde_json::to_string(&info).unwrap());
         assert!(!shown.contains("hunter2"), "{shown}");
+    }
+
+    #[test]
+    fn secrets_inside_of_objects_are_split_off_too() {
+        let info = read(json!({ "driver_volume_type": "iscsi", "data": {
+            "sessionSecrets": { "userName": "u", "password": "hunter2", "passwordIn": "hunter3" },
+            "discovery_secrets": { "password": "hunter4" } } }))
+        .unwrap();
+
+        assert_eq!(info.secrets["auth_password"].expose(), "hunter2");
+        assert_eq!(info.secrets["auth_password_in"].expose(), "hunter3");
+        assert_eq!(info.secrets["discovery_auth_password"].expose(), "hunter4");
+        let shown = format!("{info:?} {}", serde_json::to_string(&info).unwrap());
+        assert!(shown.contains("userName") && !shown.contains("hunter"), "{shown}");
     }
 
     #[test]

@@ -3,6 +3,8 @@
 
 #[path = "vm_kernel/disks.rs"]
 mod disks;
+#[path = "vm_kernel/iscsi.rs"]
+mod iscsi;
 #[path = "vm_kernel/maps.rs"]
 mod maps;
 #[path = "vm_kernel/nbd.rs"]

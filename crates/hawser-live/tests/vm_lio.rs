@@ -74,7 +74,8 @@ fn identity(device: &Path) -> String {
 }
 
 fn mib(device: &Path) -> u64 {
-    let bytes: u64 = cmd("blockdev").arg("--getsize64").arg(device).ok().trim().parse().unwrap();
+    let bytes: u64 =
+        cmd("blockdev").arg("--getsize64").arg(device).ok().trim().parse().expect("a number");
     bytes >> 20
 }
 
@@ -147,8 +148,13 @@ fn who_is_not_allowed_is_refused_and_with_everybody_allowed_is_not() {
     assert_eq!(initiator.login(portal), 0);
     wait_link(&by_path(portal, 1));
     assert_eq!(target.connected(), [guest::initiator()]);
-    cmd("dd").arg("if=/dev/zero").arg("bs=4k").arg("count=1").arg("oflag=direct")
-        .arg(format!("of={}", by_path(portal, 1).display())).ok();
+    cmd("dd")
+        .arg("if=/dev/zero")
+        .arg("bs=4k")
+        .arg("count=1")
+        .arg("oflag=direct")
+        .arg(format!("of={}", by_path(portal, 1).display()))
+        .ok();
 }
 
 #[test]
@@ -213,6 +219,42 @@ fn a_cut_portal_hangs_and_a_mended_one_goes_on() {
         let ended = gone || writing.log().contains("copied");
         ended.then_some(())
     });
+}
+
+#[test]
+fn a_disk_behind_two_portals_becomes_one_map_and_survives_the_loss_of_one() {
+    let portals = ["127.0.1.1:3260", "127.0.1.2:3260"];
+    let disk = lio::Disk::new("paths", 32);
+    let mut target = lio::Target::new(IQN);
+    target.add_portal(portals[0]).add_portal(portals[1]);
+    target.add_lun(1, &disk).allow(&guest::initiator()).enable();
+    let before = Leftovers::snapshot();
+    let initiator = Initiator::new();
+    let _multipathd = guest::multipathd();
+    for portal in portals {
+        initiator.record(portal);
+        // The default leaves writes waiting for two minutes.
+        initiator.set(portal, "node.session.timeo.replacement_timeout", "2");
+        assert_eq!(initiator.login(portal), 0);
+    }
+    let map = PathBuf::from("/dev/mapper").join(disk.wwid());
+    wait_for("map", Duration::from_secs(30), || map.exists().then_some(()));
+    let paths = || {
+        let shown = cmd("multipathd").args(["show", "paths", "format", "%m %t"]).ok();
+        shown.matches(&format!("{} active", disk.wwid())).count()
+    };
+    wait_for("two paths", LIMIT, || (paths() == 2).then_some(()));
+
+    let cut = target.cut(0);
+    let write = cmd("dd").args(["if=/dev/zero", "bs=64k", "count=16", "oflag=direct"]);
+    write.arg(format!("of={}", map.display())).ok();
+    wait_for("one path", LIMIT, || (paths() == 1).then_some(()));
+    cut.mend();
+    wait_for("two paths again", LIMIT, || (paths() == 2).then_some(()));
+
+    cmd("multipath").arg("-f").arg(disk.wwid()).ok();
+    drop(initiator);
+    before.assert_restored_within(LIMIT);
 }
 
 #[test]

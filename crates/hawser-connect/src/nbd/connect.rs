@@ -84,36 +84,9 @@ impl Connect<'_> {
                 device = %device.disk.node.display(), wrong,
                 "a network block device gets new connections"
             );
-            self.renew(device).await?;
+            renew(self.host, self.target, device, self.deadline).await?;
         }
         device.describe(files, self.target)
-    }
-
-    /// Gives a device new connections for its dead ones; its users go on where they wait.
-    async fn renew(&self, device: &Device) -> Result<()> {
-        let notes = Notes::of(self.host, self.target);
-        let noted = notes.read()?;
-        let mut kept = match links::alive(noted.clone()).await {
-            Some(alive) => living(&noted, &alive),
-            // Then nobody knows which are dead: the kernel takes as many as it needs.
-            None => Vec::new(),
-        };
-        let count = noted.len().max(self.target.connections) - kept.len();
-        let dialled = dial::links(self.target, count.max(1), self.deadline).await?;
-        let node = || device.disk.node.clone();
-        let size = device.disk.size(self.host.files())?;
-        let exported = dialled.export.size;
-        if exported < size {
-            return Err(NbdError::Shrunk { device: node(), export: exported, size }.into());
-        }
-        kept.extend(dialled.links);
-        notes.write(kept).await?;
-        let attempt = format!("giving {} new connections", device.disk.node.display());
-        let renewed = self.host.nbd().reconfigure(device.index, size, dialled.sockets).await;
-        renewed.map_err(AttachError::kernel(attempt))?;
-        let limit = self.deadline.within(READY).left();
-        let answer = device.read_block(self.host, 0, limit).await;
-        answer.map_err(|source| NbdError::Dead { device: node(), renewed: true, source }.into())
     }
 
     async fn make(&self, dialled: Dialled) -> Result<Attached> {
@@ -247,6 +220,39 @@ impl Connect<'_> {
         }
         if nothing { error } else { error.with_outcome(Outcome::RolledBack) }
     }
+}
+
+/// Gives a device new connections for its dead ones; its users go on where they wait.
+pub(super) async fn renew(
+    host: &dyn Host,
+    target: &Target,
+    device: &Device,
+    deadline: Deadline,
+) -> Result<()> {
+    let notes = Notes::of(host, target);
+    let noted = notes.read()?;
+    let mut kept = match links::alive(noted.clone()).await {
+        Some(alive) => living(&noted, &alive),
+        // Then nobody knows which are dead: the kernel takes as many as it needs.
+        None => Vec::new(),
+    };
+    let count = noted.len().max(target.connections) - kept.len();
+    let dialled = dial::links(target, count.max(1), deadline).await?;
+    let node = || device.disk.node.clone();
+    let size = device.disk.size(host.files())?;
+    let exported = dialled.export.size;
+    if exported < size {
+        return Err(NbdError::Shrunk { device: node(), export: exported, size }.into());
+    }
+    kept.extend(dialled.links);
+    notes.write(kept).await?;
+    let attempt = format!("giving {} new connections", device.disk.node.display());
+    // With the size as it is: the kernel changes a size only when nothing is under way, and what is
+    // under way waits for connections.
+    let renewed = host.nbd().reconfigure(device.index, size, dialled.sockets).await;
+    renewed.map_err(AttachError::kernel(attempt))?;
+    let answer = device.read_block(host, 0, deadline.within(READY).left()).await;
+    answer.map_err(|source| NbdError::Dead { device: node(), renewed: true, source }.into())
 }
 
 /// What is wrong with a device in use, in words: it does not answer, or not on every connection.

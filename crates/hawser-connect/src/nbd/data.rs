@@ -6,9 +6,9 @@ use std::time::Duration;
 use hawser_core::attach::Identity;
 use hawser_core::connection::ConnectionInfo;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-use sha2::{Digest, Sha256};
 
 use super::error::NbdError;
+use crate::shared::digest;
 use crate::shared::error::AttachError;
 use crate::shared::fields::{Fields, invalid};
 
@@ -207,7 +207,5 @@ fn shown(uri: String) -> String {
     if uri.len() <= LONGEST_BACKEND {
         return uri;
     }
-    let digest = Sha256::digest(uri.as_bytes());
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("nbd:sha256:{hex}")
+    format!("nbd:digest:{}", digest::short(uri.as_bytes()))
 }

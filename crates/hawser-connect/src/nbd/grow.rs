@@ -1,9 +1,9 @@
 //! Making a device as large as its export.
 //!
 //! Telling the kernel a new size is not enough: most servers fix the size of an export for each
-//! connection and refuse what lies beyond on connections that are older. So the last block is read,
-//! and where that fails, the device gets new connections. What was under way on the old ones is sent
-//! again when the time of a request is over.
+//! connection and refuse what lies beyond on connections that are older. So the device gets new
+//! connections first, where they can be ended, and the last block is read in any case. What was
+//! under way on the old ones is sent again when the time of a request is over.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
 use hawser_core::{ByteSize, Outcome};
 
-use super::connect::ANSWER;
+use super::connect::{ANSWER, complaint, renew};
 use super::data::Target;
 use super::device::Device;
 use super::dial;
@@ -51,67 +51,46 @@ impl Grow<'_> {
             return Ok(ByteSize::bytes(size));
         }
         let noted = Notes::of(self.host, self.target).read()?;
-        // One block is read on one connection, and proves nothing of others.
-        if noted.len() <= 1 {
-            self.set_size(wanted, deadline).await?;
-            match self.read_last(wanted, ANSWER).await {
-                Ok(()) => return Ok(ByteSize::bytes(wanted)),
-                Err(source) if noted.is_empty() => {
-                    return Err(self.give_up(export, size, source, deadline).await);
-                }
-                Err(_) => self.set_size(size, deadline).await?,
-            }
+        if !noted.is_empty() {
+            self.reconnect(noted, export, size, deadline).await?;
         }
-        self.reconnect(noted, export, wanted, deadline).await
+        self.set_size(wanted, deadline).await?;
+        match self.read_last(wanted).await {
+            Ok(()) => Ok(ByteSize::bytes(wanted)),
+            Err(source) => Err(self.give_up(export, size, source, deadline).await),
+        }
     }
 
-    /// Ends the connections that do not see the new size, and makes others.
+    /// Ends the connections, which may know the old size only, and makes others.
     async fn reconnect(
         &self,
         noted: Vec<Link>,
         export: u64,
-        wanted: u64,
+        size: u64,
         deadline: Deadline,
-    ) -> Result<ByteSize> {
-        let size = self.device.disk.size(self.host.files())?;
-        let node = self.device.disk.node.display();
-        let attempt = format!("ending the connections of {node}, which do not see the new size");
+    ) -> Result<()> {
+        let (server, device) = (self.target.place.to_string(), self.device.disk.node.clone());
         if let Err(error) = links::end(noted.clone()).await {
-            let source = Error::from_source(hawser_core::Kind::Unsupported, error).context(attempt);
-            return Err(self.give_up(export, size, source, deadline).await);
+            let source = Error::from_source(hawser_core::Kind::Unsupported, error);
+            return Err(NbdError::OldConnections { server, device, export, size, source }.into());
         }
-        let mut last = None;
+        let mut wrong = None;
         for _ in 0..TRIES {
-            match self.try_new(noted.len(), wanted, deadline).await {
-                Ok(()) => return Ok(ByteSize::bytes(wanted)),
-                Err(error) => last = Some(error),
+            let renewed = renew(self.host, self.target, self.device, deadline).await;
+            let found = match renewed {
+                Ok(()) => complaint(self.host, self.target, self.device, ANSWER).await,
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(None) => return Ok(()),
+                Ok(Some(why)) => wrong = Some(Error::new(hawser_core::Kind::Unavailable, why)),
+                Err(error) => wrong = Some(error),
             }
         }
-        let source = last.unwrap_or_else(|| {
-            AttachError::Deadline { attempt: attempt.clone(), limit: RESIZE }.into()
-        });
-        // The device has lost its connections by now: `connect` gives it new ones, `extend` too.
-        let back = self.set_size(size, deadline).await;
-        let error = source.context(attempt).with_outcome(Outcome::Unknown);
-        match back {
-            Ok(()) => Err(error),
-            Err(back) => Err(error.context(format!("giving {node} its size back: {back}"))),
-        }
-    }
-
-    async fn try_new(&self, count: usize, wanted: u64, deadline: Deadline) -> Result<()> {
-        let dialled = dial::links(self.target, count, deadline).await?;
-        let exported = dialled.export.size;
-        if exported < wanted {
-            let device = self.device.disk.node.clone();
-            return Err(NbdError::Shrunk { device, export: exported, size: wanted }.into());
-        }
-        Notes::of(self.host, self.target).write(dialled.links).await?;
-        let attempt = format!("giving {} new connections", self.device.disk.node.display());
-        let given = self.host.nbd().reconfigure(self.device.index, wanted, dialled.sockets).await;
-        given.map_err(AttachError::kernel(attempt))?;
-        self.wait_for_size(wanted, deadline).await?;
-        self.read_last(wanted, deadline.within(ANSWER).left()).await
+        // The device may have no connection now: `connect` gives it new ones, and `extend` does too.
+        let attempt = format!("making new connections for {}", device.display());
+        let late = || AttachError::Deadline { attempt: attempt.clone(), limit: RESIZE }.into();
+        Err(wrong.unwrap_or_else(late).context(attempt.clone()).with_outcome(Outcome::Unknown))
     }
 
     async fn set_size(&self, size: u64, deadline: Deadline) -> Result<()> {
@@ -133,8 +112,8 @@ impl Grow<'_> {
         })
     }
 
-    async fn read_last(&self, size: u64, limit: Duration) -> Result<()> {
-        self.device.read_block(self.host, size.saturating_sub(1), limit).await
+    async fn read_last(&self, size: u64) -> Result<()> {
+        self.device.read_block(self.host, size.saturating_sub(1), ANSWER).await
     }
 
     /// Leaves the device as it was, and says why.

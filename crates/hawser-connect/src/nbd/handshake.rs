@@ -1,8 +1,6 @@
 //! The conversation with a server before the kernel takes the connection over.
 
-use std::io;
-
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use std::io::{self, Read, Write};
 
 use super::error::NbdError;
 use super::wire::{self, Ask, Refusal, Reply};
@@ -44,69 +42,68 @@ pub(super) struct Talk<'a, S> {
     export: &'a str,
 }
 
-impl<'a, S: AsyncRead + AsyncWrite + Unpin + Send> Talk<'a, S> {
+impl<'a, S: Read + Write> Talk<'a, S> {
     pub(super) fn new(stream: S, server: &'a str, export: &'a str) -> Self {
         Self { stream, server, export }
     }
 
     /// Takes the export: the connection that comes back is in the transmission phase.
-    pub(super) async fn take(mut self) -> Result<(S, Export), NbdError> {
-        let flags = self.greet().await?;
+    pub(super) fn take(mut self) -> Result<(S, Export), NbdError> {
+        let flags = self.greet()?;
         if flags & wire::FIXED_NEWSTYLE != 0
-            && let Some(export) = self.ask(Ask::Go).await?
+            && let Some(export) = self.ask(Ask::Go)?
         {
             return Ok((self.stream, export));
         }
-        let export = self.take_by_name(flags).await?;
+        let export = self.take_by_name(flags)?;
         Ok((self.stream, export))
     }
 
     /// Asks about the export and says goodbye.
-    pub(super) async fn learn(mut self) -> Result<Export, NbdError> {
-        let flags = self.greet().await?;
+    pub(super) fn learn(mut self) -> Result<Export, NbdError> {
+        let flags = self.greet()?;
         if flags & wire::FIXED_NEWSTYLE != 0
-            && let Some(export) = self.ask(Ask::Info).await?
+            && let Some(export) = self.ask(Ask::Info)?
         {
-            self.part(&Ask::Abort.option("")).await;
+            self.part(&Ask::Abort.option(""));
             return Ok(export);
         }
-        let export = self.take_by_name(flags).await?;
-        self.part(&wire::end_of_transmission()).await;
+        let export = self.take_by_name(flags)?;
+        self.part(&wire::end_of_transmission());
         Ok(export)
     }
 
     /// A goodbye is a courtesy: the answer is known, whatever becomes of it.
-    async fn part(&mut self, goodbye: &[u8]) {
-        let _ = self.stream.write_all(goodbye).await;
-        let _ = self.stream.shutdown().await;
+    fn part(&mut self, goodbye: &[u8]) {
+        let _ = self.stream.write_all(goodbye);
     }
 
     /// Both greetings; answers the server's flags.
-    async fn greet(&mut self) -> Result<u16, NbdError> {
-        let magic = u64::from_be_bytes(self.read().await?);
+    fn greet(&mut self) -> Result<u16, NbdError> {
+        let magic = u64::from_be_bytes(self.read()?);
         if magic != wire::GREETING {
             return Err(self.nonsense(format!("it begins with {magic:#018x}")));
         }
-        let style = u64::from_be_bytes(self.read().await?);
+        let style = u64::from_be_bytes(self.read()?);
         if style == wire::OLD_STYLE {
             return Err(NbdError::OldStyle { server: self.server.into() });
         }
         if style != wire::HAVE_OPTION {
             return Err(self.nonsense(format!("its handshake is {style:#018x}")));
         }
-        let flags = u16::from_be_bytes(self.read().await?);
+        let flags = u16::from_be_bytes(self.read()?);
         let ours = u32::from(flags & (wire::FIXED_NEWSTYLE | wire::NO_ZEROES));
-        self.write(&ours.to_be_bytes()).await?;
+        self.write(&ours.to_be_bytes())?;
         Ok(flags)
     }
 
     /// Asks with an option that is answered in replies; `None` when the server does not know it.
-    async fn ask(&mut self, ask: Ask) -> Result<Option<Export>, NbdError> {
-        self.write(&ask.option(self.export)).await?;
+    fn ask(&mut self, ask: Ask) -> Result<Option<Export>, NbdError> {
+        self.write(&ask.option(self.export))?;
         let mut export: Option<Export> = None;
         let mut blocks = None;
         for _ in 0..MOST_REPLIES {
-            match self.reply(ask).await? {
+            match self.reply(ask)? {
                 Reply::Export { size, flags } => export = Some(Export::new(size, flags)),
                 Reply::Blocks { least, longest } => blocks = Some((least, longest)),
                 Reply::Other => {}
@@ -125,18 +122,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin + Send> Talk<'a, S> {
         Err(self.nonsense("its answer never ends".into()))
     }
 
-    async fn reply(&mut self, ask: Ask) -> Result<Reply, NbdError> {
-        let head = self.read().await?;
+    fn reply(&mut self, ask: Ask) -> Result<Reply, NbdError> {
+        let head = self.read()?;
         let head = wire::reply_head(&head, ask).map_err(|why| self.nonsense(why))?;
         let mut data = vec![0; head.length as usize];
-        self.read_into(&mut data).await?;
+        self.read_into(&mut data)?;
         wire::reply(head.kind, &data).map_err(|why| self.nonsense(why))
     }
 
     /// The way of servers without [`Ask::Go`]: they hang up when they have no such export.
-    async fn take_by_name(&mut self, flags: u16) -> Result<Export, NbdError> {
-        self.write(&Ask::ExportName.option(self.export)).await?;
-        let answer: [u8; 10] = match self.read().await {
+    fn take_by_name(&mut self, flags: u16) -> Result<Export, NbdError> {
+        self.write(&Ask::ExportName.option(self.export))?;
+        let answer: [u8; 10] = match self.read() {
             Ok(answer) => answer,
             Err(NbdError::Talk { source, .. }) if hung_up(&source) => {
                 return Err(self.unknown());
@@ -146,7 +143,7 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin + Send> Talk<'a, S> {
         let parsed = wire::take_u64(&answer)
             .and_then(|(size, rest)| Some(Export::new(size, wire::take_u16(rest)?.0)));
         if flags & wire::NO_ZEROES == 0 {
-            self.read::<124>().await?;
+            self.read::<124>()?;
         }
         parsed.ok_or_else(|| self.nonsense("its answer ends early".into()))
     }
@@ -176,20 +173,18 @@ impl<'a, S: AsyncRead + AsyncWrite + Unpin + Send> Talk<'a, S> {
         NbdError::Nonsense { server: self.server.into(), why }
     }
 
-    async fn read<const N: usize>(&mut self) -> Result<[u8; N], NbdError> {
+    fn read<const N: usize>(&mut self) -> Result<[u8; N], NbdError> {
         let mut bytes = [0; N];
-        self.read_into(&mut bytes).await?;
+        self.read_into(&mut bytes)?;
         Ok(bytes)
     }
 
-    async fn read_into(&mut self, bytes: &mut [u8]) -> Result<(), NbdError> {
-        let read = self.stream.read_exact(bytes).await;
-        read.map(drop).map_err(|source| self.lost(source))
+    fn read_into(&mut self, bytes: &mut [u8]) -> Result<(), NbdError> {
+        self.stream.read_exact(bytes).map_err(|source| self.lost(source))
     }
 
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), NbdError> {
-        let written = self.stream.write_all(bytes).await;
-        written.map_err(|source| self.lost(source))
+    fn write(&mut self, bytes: &[u8]) -> Result<(), NbdError> {
+        self.stream.write_all(bytes).map_err(|source| self.lost(source))
     }
 
     fn lost(&self, source: io::Error) -> NbdError {

@@ -6,7 +6,7 @@
 //! There is nothing of the kind for Unix sockets.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 
 use hawser_core::error::Result;
@@ -17,10 +17,9 @@ use rustix::net::{
     sockopt,
 };
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
-use tokio::net::TcpStream;
 
 use super::data::Target;
+use crate::shared::digest;
 
 /// One connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,9 +54,8 @@ pub(super) struct Notes<'a> {
 impl<'a> Notes<'a> {
     pub(super) fn of(host: &'a dyn Host, target: &Target) -> Self {
         let backend = target.backend();
-        let digest = Sha256::digest(backend.as_bytes());
-        let name: String = digest.iter().take(16).map(|byte| format!("{byte:02x}")).collect();
-        let file = host.files().run_dir().join("nbd").join(format!("{name}.json"));
+        let name = digest::short(backend.as_bytes());
+        let file = host.files().run_dir().join(format!("nbd-{name}.json"));
         Self { host, file, backend }
     }
 
@@ -200,8 +198,8 @@ mod tests {
     #[tokio::test]
     async fn a_connection_is_seen_alive_and_only_the_right_one_is_ended() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(listener) = tokio::net::TcpListener::bind(address).await else { continue };
-            let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let Ok(listener) = std::net::TcpListener::bind(address) else { continue };
+            let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let link = Link::of(&stream).unwrap();
             let Some(state) = alive(vec![link]).await else {
                 hawser_testkit::skip("this kernel has no sock_diag for TCP");

@@ -73,7 +73,10 @@ pub(super) async fn connect(
     let seen = Sight::of(host, &target.nqn, &target.wanted)?.usable().is_some();
     let mut undo = Undo::default();
     match call.make(claim.as_ref(), &mut undo).await {
-        Ok(attached) if seen && undo.portals.is_empty() => Ok(Change::Already(attached)),
+        // What another call made, or what was there, this one did not make.
+        Ok(attached) if undo.portals.is_empty() && (seen || !undo.claimed) => {
+            Ok(Change::Already(attached))
+        }
         Ok(attached) => Ok(Change::Made(attached)),
         Err(error) => Err(call.undo(undo, error).await),
     }
@@ -248,7 +251,10 @@ impl Call<'_> {
             };
             let due = {
                 let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-                state.1 = why;
+                // What is there instead is still the answer when the kernel has dropped it.
+                if !matches!((&state.1, &why), (Unfit::Other(..), Unfit::NotSeen)) {
+                    state.1 = why;
+                }
                 let due = LOOKS.get(state.0).is_some_and(|at| began.elapsed() >= *at);
                 state.0 += usize::from(due);
                 due
@@ -273,7 +279,11 @@ impl Call<'_> {
     async fn judge(&self, sight: &Sight) -> Result<Result<Namespace, Unfit>> {
         let Some(namespace) = sight.usable() else {
             let words = sight.words();
-            return Ok(Err(if words.is_empty() { Unfit::NotSeen } else { Unfit::NoWay(words) }));
+            return Ok(Err(match &sight.instead {
+                _ if !words.is_empty() => Unfit::NoWay(words),
+                Some(other) => Unfit::Other(other.device.clone(), other.ids.clone()),
+                None => Unfit::NotSeen,
+            }));
         };
         sight::check(self.target, namespace)?;
         let disk = Whole::new(&namespace.device);

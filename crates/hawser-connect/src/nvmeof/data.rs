@@ -148,15 +148,16 @@ fn wanted(fields: &Fields, named: Option<&Identity>) -> Result<Wanted, AttachErr
     }
     ids.extend(named.cloned());
     let number = fields.number("ns_id", 1..=0xffff_fffe)?;
+    let number = number.and_then(|number| u32::try_from(number).ok());
     let by = match (ids.first(), number) {
         (Some(first), _) => Selector::Identity(first.clone()),
-        (None, Some(number)) => Selector::Number(u32::try_from(number).unwrap_or(u32::MAX)),
+        (None, Some(number)) => Selector::Number(number),
         (None, None) => {
             let why = "vol_uuid, volume_nguid or volume_eui is missing: a namespace is not guessed";
             return Err(AttachError::Invalid { why: why.into() });
         }
     };
-    Ok(Wanted::new(by, ids, named.cloned()))
+    Ok(Wanted { number, ..Wanted::new(by, ids, named.cloned()) })
 }
 
 fn portals(fields: &Fields, raw: &Map<String, Value>) -> Result<Vec<Portal>, AttachError> {

@@ -145,7 +145,10 @@ pub(super) struct Wanted {
     /// What it must be beside that.
     pub(super) also: Vec<Identity>,
     /// What the caller calls it; answered as it came.
-    named: Option<Identity>,
+    pub(super) named: Option<Identity>,
+    /// The number that it is said to have, where the identity finds it: to tell what is there
+    /// instead.
+    pub(super) number: Option<u32>,
     /// Its name in notes.
     pub(super) key: String,
 }
@@ -163,7 +166,7 @@ impl Wanted {
     /// A wish.
     pub(super) fn new(by: Selector, also: Vec<Identity>, named: Option<Identity>) -> Self {
         let key = key(&by, &also);
-        Self { by, also, named, key }
+        Self { by, also, named, number: None, key }
     }
 
     /// True for the namespace that is meant, unless `refuses` objects.

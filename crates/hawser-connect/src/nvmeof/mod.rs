@@ -54,7 +54,7 @@ use hawser_core::{ByteSize, Change, Kind};
 use data::{Mirror, Target, Volume};
 
 /// NVMe over Fabrics; keeps nothing.
-pub struct Nvmeof;
+pub(crate) struct Nvmeof;
 
 static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["NVMEOF"],
@@ -117,7 +117,7 @@ impl Connector for Nvmeof {
     }
 
     async fn lookup(&self, host: &dyn Host, info: &ConnectionInfo) -> Result<Option<Attached>> {
-        view::lookup(host, &one(data::read(info)?)?)
+        view::lookup(host, &one(data::read(info)?)?).await
     }
 
     async fn health(&self, host: &dyn Host, record: &AttachRecord) -> Result<Health> {

@@ -20,8 +20,8 @@ pub(super) struct Sight {
     pub(super) controllers: Vec<Controller>,
     /// The wanted namespace: one device with native multipath, else one per controller.
     pub(super) found: Vec<Namespace>,
-    /// Other namespaces of the subsystem.
-    pub(super) others: Vec<Namespace>,
+    /// What is under the number that it is said to have, when that is another one.
+    pub(super) instead: Option<Namespace>,
 }
 
 impl Sight {
@@ -29,9 +29,10 @@ impl Sight {
     pub(super) fn of(host: &dyn Host, nqn: &str, wanted: &Wanted) -> Result<Self> {
         let controllers = sysfs::controllers(host.files(), nqn)?;
         let namespaces = sysfs::namespaces(host.files(), &controllers)?;
-        let (found, others) =
+        let (found, others): (Vec<_>, Vec<_>) =
             namespaces.into_iter().partition(|namespace| wanted.selects(&namespace.ids));
-        Ok(Self { controllers, found, others })
+        let there = |other: &Namespace| Some(other.ids.nsid) == wanted.number;
+        Ok(Self { found, controllers, instead: others.into_iter().find(there) })
     }
 
     /// Controllers that work.

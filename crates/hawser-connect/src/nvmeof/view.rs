@@ -117,13 +117,16 @@ fn shrunk(disk: &Whole, size: u64, now: u64) -> hawser_core::Error {
 }
 
 /// What is attached now.
-pub(super) fn lookup(host: &dyn Host, target: &Target) -> Result<Option<Attached>> {
+pub(super) async fn lookup(host: &dyn Host, target: &Target) -> Result<Option<Attached>> {
     let claim = book::peek(host, &target.nqn, &target.wanted.key)?;
     let target = pinned(target, claim.as_ref());
     let sight = Sight::of(host, &target.nqn, &target.wanted)?;
     let Some(namespace) = sight.usable().or(sight.found.first()) else { return Ok(None) };
     let disk = Whole::new(&namespace.device);
     if sight::check(&target, namespace).is_err() || !disk.has_node(host.files())? {
+        return Ok(None);
+    }
+    if namespace.works() && matches!(sight::ask(host, namespace).await?, Truth::Other(_)) {
         return Ok(None);
     }
     sight::attached(host, &target, &disk, &namespace.ids).map(Some)

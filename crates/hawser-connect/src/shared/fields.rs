@@ -104,6 +104,26 @@ impl Fields {
         }
     }
 
+    /// Numbers within bounds, one or a list, each of which may come as a text.
+    pub(crate) fn numbers(
+        &self,
+        name: &str,
+        bounds: RangeInclusive<u64>,
+    ) -> Result<Vec<u64>, AttachError> {
+        let one = |value: &Value| match serde_json::from_value::<Number>(value.clone()) {
+            Ok(Number(number)) if bounds.contains(&number) => Ok(number),
+            Ok(_) | Err(_) => {
+                let (low, high) = (bounds.start(), bounds.end());
+                Err(invalid(name, &format!("must be numbers from {low} to {high}")))
+            }
+        };
+        match self.get(name) {
+            None => Ok(Vec::new()),
+            Some(Value::Array(list)) => list.iter().map(one).collect(),
+            Some(value) => Ok(vec![one(value)?]),
+        }
+    }
+
     /// What `access_mode` says: true for `ro`, false for `rw`.
     pub(crate) fn read_only(&self) -> Result<Option<bool>, AttachError> {
         match self.text("access_mode")? {

@@ -16,8 +16,9 @@ use super::wait::{self, Deadline};
 /// As many as fit into a sentence.
 const MOST: usize = 5;
 
-/// udev reads a device after each event; it is no user, and gone within a moment.
-const UDEV: [&str; 3] = ["(udev-worker)", "systemd-udevd", "udevd"];
+/// udev reads a device after each event, and multipathd looks whether it is a path; they are no
+/// users, and gone within a moment.
+const UDEV: [&str; 4] = ["(udev-worker)", "systemd-udevd", "udevd", "multipathd"];
 
 /// How long udev may take to read a device.
 const UDEV_LIMIT: Duration = Duration::from_secs(5);
@@ -88,6 +89,17 @@ pub(crate) async fn refuse_used(
     force: bool,
     deadline: Deadline,
 ) -> Result<()> {
+    refuse_used_but(host, disk, &[], force, deadline).await
+}
+
+/// The same for a disk that devices of these names may stand on: they belong to it, and go with it.
+pub(crate) async fn refuse_used_but(
+    host: &dyn Host,
+    disk: &Whole,
+    own: &[String],
+    force: bool,
+    deadline: Deadline,
+) -> Result<()> {
     let busy = |users: Vec<String>| -> Error {
         AttachError::Busy { device: disk.node.clone(), users: users.join(", ") }.into()
     };
@@ -97,8 +109,9 @@ pub(crate) async fn refuse_used(
     }
     let mut users = mounts(host, &parts).await?;
     users.extend(swaps(host.files(), &parts)?);
-    users.extend(holders(host.files(), &parts)?);
-    if users.is_empty() && host.disks().is_claimed(&disk.node).await? {
+    users.extend(holders(host.files(), &parts, own)?);
+    // What stands on it has claimed it.
+    if users.is_empty() && own.is_empty() && host.disks().is_claimed(&disk.node).await? {
         users.push("a program that holds it for itself".into());
     }
     if !users.is_empty() {
@@ -155,10 +168,15 @@ fn swaps(files: &dyn Files, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<Strin
     Ok(users)
 }
 
-fn holders(files: &dyn Files, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<String>> {
+fn holders(
+    files: &dyn Files,
+    parts: &[(PathBuf, (u32, u32))],
+    own: &[String],
+) -> Result<Vec<String>> {
     let mut users = Vec::new();
     for (folder, _) in parts {
-        for holder in files.list(&folder.join("holders"))? {
+        let holders = files.list(&folder.join("holders"))?;
+        for holder in holders.into_iter().filter(|holder| !own.contains(holder)) {
             users.push(format!("the device {holder} above it"));
         }
     }

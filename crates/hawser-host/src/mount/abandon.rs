@@ -12,7 +12,8 @@ use super::target::Place;
 use super::{MountError, table, topmost};
 use crate::workers::{WorkerError, Workers};
 
-/// How long the polite way may take. It hangs where the file system wants to write to its server.
+/// How long either way may take. The first hangs where the file system wants to write to its
+/// server; the second has taken the mount away by the time it hangs.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A mount that is to go.
@@ -63,7 +64,7 @@ pub(crate) async fn abandon(
             Err(error) => tracing::debug!(%error, ?target, "a forced unmount did not help"),
         }
     }
-    match attempt(workers, limit, &leaving, UnmountFlags::DETACH).await {
+    match attempt(workers, PATIENCE.min(limit), &leaving, UnmountFlags::DETACH).await {
         Ok(()) => Ok(Change::Made(())),
         Err(Failed::Refused(source)) => {
             Err(MountError::Abandon { target: target.to_owned(), source: source.into() })

@@ -89,10 +89,11 @@ async fn loop_a_file_system_that_the_kernel_does_not_have_is_named() {
 
 /// A mount whose server has taken up the connection and never says anything.
 struct DeadServer {
+    /// Goes first: what hangs is set free by its end, so that a failed test ends too.
+    _connection: fs::File,
     bench: Bench,
     target: PathBuf,
     request: HostMount,
-    _connection: fs::File,
 }
 
 impl DeadServer {
@@ -109,7 +110,7 @@ impl DeadServer {
         let flags = [&descriptor, "rootmode=40000", "user_id=0", "group_id=0"];
         let request = network("fuse", "dead:/a", &target, &flags);
         bench.host.mount(&request).await.unwrap();
-        Some(Self { bench, target, request, _connection: connection })
+        Some(Self { _connection: connection, bench, target, request })
     }
 }
 

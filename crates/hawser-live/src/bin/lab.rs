@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
 use hawser_live::lab::host::{self, Lab, LabError, Result};
@@ -94,16 +95,19 @@ async fn main() -> ExitCode {
     // Dropping the work ends every program that it started and removes its folders.
     let outcome = tokio::select! {
         outcome = act(args.command) => outcome,
-        () = interrupted() => {
-            eprintln!("lab: interrupted");
-            return ExitCode::from(130);
-        }
+        () = interrupted() => Err(LabError::Interrupted),
     };
     match outcome {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("lab: {}", chain(&error));
+            // What was killed is gone once the runtime has heard of it.
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            if matches!(error, LabError::Interrupted) {
+                // Not by a return: the runtime would wait for a thread that waits for a lock.
+                std::process::exit(130);
+            }
             ExitCode::FAILURE
         }
     }
@@ -114,8 +118,9 @@ async fn act(command: Command) -> Result<bool> {
     match command {
         Command::Run { set, name, args } => {
             let chosen = suites::choose(set.map(Set::from), name.as_deref());
-            if let (true, Some(filter)) = (chosen.is_empty(), name) {
-                return Err(LabError::NoSuite { filter });
+            if chosen.is_empty() {
+                let none = |filter| LabError::NoSuite { filter };
+                return Err(name.map_or(LabError::EmptySet, none));
             }
             return host::run(&lab, &chosen, &args).await;
         }

@@ -9,7 +9,11 @@ use super::host::Stage;
 pub static SUITES: &[Suite] = &[
     Suite::new("vm_smoke", Set::Core, minutes(3)).scratch(2, 256),
     Suite::new("vm_kernel", Set::Core, minutes(5)),
+    Suite::new("vm_nvme_tcp", Set::Core, minutes(6)),
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
+    Suite::new("vm_layers", Set::Full, minutes(5)),
+    Suite::new("vm_nfs", Set::Core, minutes(5)),
+    Suite::new("vm_nbd", Set::Core, minutes(6)),
     Suite::new("vm_pair", Set::Full, minutes(3)).guests(2),
 ];
 
@@ -70,6 +74,8 @@ pub struct Suite {
     pub memory_mib: u32,
     /// Disks of a guest that the tests may write.
     pub scratch: Scratch,
+    /// What the kernel is told at boot beside the usual, such as `nvme_core.multipath=N`.
+    pub kernel_args: &'static str,
     /// After which it is ended and has failed; the boot counts.
     pub limit: Duration,
     /// Adds files of its own to `/job` of the guest.
@@ -87,6 +93,7 @@ impl Suite {
             cpus: 2,
             memory_mib: 2048,
             scratch: Scratch { count: 0, mib: 0 },
+            kernel_args: "",
             limit,
             stage: None,
         }
@@ -115,6 +122,11 @@ impl Suite {
     /// With this many disks of this size.
     pub const fn scratch(self, count: u8, mib: u64) -> Self {
         Self { scratch: Scratch { count, mib }, ..self }
+    }
+
+    /// With this on the command line of its kernel.
+    pub const fn kernel_args(self, kernel_args: &'static str) -> Self {
+        Self { kernel_args, ..self }
     }
 
     /// With what this function adds to the job; see [`Stage`].
@@ -164,7 +176,10 @@ mod tests {
             let Some(name) = name.strip_suffix(".rs").filter(|name| name.starts_with("vm_")) else {
                 continue;
             };
-            assert!(SUITES.iter().any(|suite| suite.test == name), "{name} is in no line of SUITES");
+            assert!(
+                SUITES.iter().any(|suite| suite.test == name),
+                "{name} is in no line of SUITES"
+            );
         }
     }
 

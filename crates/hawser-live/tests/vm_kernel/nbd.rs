@@ -114,7 +114,7 @@ async fn a_device_is_attached_used_grown_and_taken_away() {
     nbd.detach(index).await.unwrap();
     wait_for("end of the device", LIMIT, || (sysfs(index, "size") == "0").then_some(()));
     nbd.detach(index).await.unwrap();
-    assert_eq!(sysfs(index, "pid"), "");
+    wait_for("end of its owner", LIMIT, || sysfs(index, "pid").is_empty().then_some(()));
 }
 
 #[tokio::test]

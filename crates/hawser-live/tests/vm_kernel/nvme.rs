@@ -1,20 +1,24 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use hawser_core::port::Host;
 use hawser_core::port::kernel::{NamespaceFacts, Register, ReservationKind, ReservationStep};
 use hawser_live::lab::guest::{cmd, modprobe, wait_for};
 use rustix::io::Errno;
+use uuid::Uuid;
 
 use crate::{LIMIT, errno, host};
 
 const TOP: &str = "/sys/kernel/config/nvmet";
-const NQN: &str = "nqn.2014-08.com.example:kernel";
-const UUID: &str = "5ca1ab1e-0000-4000-8000-0000000000aa";
+
+static NEXT: AtomicU32 = AtomicU32::new(1);
 
 /// A namespace of the kernel's own target, without a network; gone when dropped.
 struct Namespace {
+    nqn: String,
+    uuid: Uuid,
     file: PathBuf,
     device: String,
     node: PathBuf,
@@ -26,16 +30,18 @@ impl Namespace {
     #[track_caller]
     fn new() -> Self {
         modprobe(&["nvmet", "nvme_loop"]);
-        let file = PathBuf::from("/tmp/nvme-kernel.img");
+        let nqn = format!("nqn.2014-08.com.example:{}", NEXT.fetch_add(1, Ordering::Relaxed));
+        let uuid = Uuid::new_v4();
+        let file = PathBuf::from(format!("/tmp/nvme-{uuid}.img"));
         fs::File::create(&file).and_then(|file| file.set_len(24 << 20)).unwrap();
         let device =
             cmd("losetup").args(["--find", "--show", "--sector-size=4096"]).arg(&file).ok();
-        let (subsystem, port) = places();
+        let (subsystem, port) = places(&nqn);
         let namespace = subsystem.join("namespaces/7");
         fs::create_dir_all(&namespace).unwrap();
         put(&subsystem.join("attr_allow_any_host"), "1");
         put(&namespace.join("device_path"), device.trim());
-        put(&namespace.join("device_uuid"), UUID);
+        put(&namespace.join("device_uuid"), &uuid.to_string());
         let reserves = namespace.join("resv_enable").exists();
         if reserves {
             put(&namespace.join("resv_enable"), "1");
@@ -43,24 +49,24 @@ impl Namespace {
         put(&namespace.join("enable"), "1");
         fs::create_dir_all(&port).unwrap();
         put(&port.join("addr_trtype"), "loop");
-        symlink(&subsystem, port.join("subsystems").join(NQN)).unwrap();
-        cmd("nvme").args(["connect", "-t", "loop", "-n", NQN]).ok();
+        symlink(&subsystem, port.join("subsystems").join(&nqn)).unwrap();
+        cmd("nvme").args(["connect", "-t", "loop", "-n", &nqn]).ok();
         let node = wait_for("namespace", LIMIT, || {
             let entries = fs::read_dir("/sys/block").ok()?.flatten();
             let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
             let name = names.find(|name| {
-                let uuid = fs::read_to_string(format!("/sys/block/{name}/uuid"));
-                uuid.is_ok_and(|uuid| uuid.trim() == UUID)
+                let found = fs::read_to_string(format!("/sys/block/{name}/uuid"));
+                found.is_ok_and(|found| found.trim() == uuid.to_string())
             })?;
             Some(Path::new("/dev").join(name)).filter(|node| node.exists())
         });
-        Self { file, device: device.trim().to_owned(), node, reserves }
+        Self { nqn, uuid, file, device: device.trim().to_owned(), node, reserves }
     }
 }
 
-fn places() -> (PathBuf, PathBuf) {
+fn places(nqn: &str) -> (PathBuf, PathBuf) {
     let top = Path::new(TOP);
-    (top.join("subsystems").join(NQN), top.join("ports/7"))
+    (top.join("subsystems").join(nqn), top.join("ports/7"))
 }
 
 #[track_caller]
@@ -72,9 +78,9 @@ fn put(path: &Path, value: &str) {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        let (subsystem, port) = places();
-        cmd("nvme").args(["disconnect", "-n", NQN]).run();
-        let _ = fs::remove_file(port.join("subsystems").join(NQN));
+        let (subsystem, port) = places(&self.nqn);
+        cmd("nvme").args(["disconnect", "-n", &self.nqn]).run();
+        let _ = fs::remove_file(port.join("subsystems").join(&self.nqn));
         let _ = fs::remove_dir(port);
         let _ = fs::remove_dir(subsystem.join("namespaces/7"));
         let _ = fs::remove_dir(subsystem);
@@ -101,8 +107,7 @@ async fn a_namespace_describes_itself() {
     // Its output was decoded as text, so what is not ASCII is lost.
     assert_eq!(String::from_utf8_lossy(&identity), tool.stdout, "the same as by its tool");
     let ids = disk.identify_namespace(NamespaceFacts::Ids).await.unwrap();
-    let uuid = uuid::Uuid::parse_str(UUID).unwrap();
-    let descriptor = [&[3, 16, 0, 0], &uuid.as_bytes()[..]].concat();
+    let descriptor = [&[3, 16, 0, 0], &namespace.uuid.as_bytes()[..]].concat();
     assert!(ids.windows(20).any(|window| window == descriptor), "{:02x?}", &ids[..64]);
     assert_eq!(errno(disk.inquiry(Some(0x83)).await), Errno::NOTTY);
 }

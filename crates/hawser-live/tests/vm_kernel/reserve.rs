@@ -1,10 +1,12 @@
 use std::path::PathBuf;
+use std::time::Instant;
 
 use hawser_core::port::Host;
 use hawser_core::port::kernel::{Disk, Register, ReservationKind, ReservationStep};
 use hawser_live::lab::guest::{self, cmd, settle, wait_for};
 use rustix::io::Errno;
 
+use crate::iscsi::TwoHosts;
 use crate::scsi::{Shared, can_write};
 use crate::{LIMIT, errno, host};
 
@@ -18,7 +20,7 @@ async fn register(disk: &dyn Disk, key: u64) {
 
 #[tokio::test]
 async fn one_host_writes_and_the_other_is_kept_out_until_it_throws_the_first_out() {
-    let shared = Shared::new(2);
+    let shared = TwoHosts::new();
     let host = host();
     let one = host.disks().open(shared.node(0)).await.unwrap();
     let two = host.disks().open(shared.node(1)).await.unwrap();
@@ -131,13 +133,23 @@ async fn a_map_registers_all_its_paths_and_is_read_through_one() {
     let seen = disk.reservation().await.unwrap();
     assert_eq!(seen.registered, [Register { key: ONE, holder: true }; 3]);
     assert_eq!(seen.held, Some(KIND));
-    assert!((0..3).all(|path| can_write_past(&shared, path)), "each path is registered");
+    assert!((0..3).all(|path| can_write(shared.node(path))), "each path is registered");
 
     // With a path lost it is read through another.
     shared.set_state(0, "offline");
     let seen = disk.reservation().await.unwrap();
-    shared.set_state(0, "running");
     assert_eq!(seen.held, Some(KIND));
+    // With all of them lost the map would hold the question, and it is not asked.
+    (1..3).for_each(|path| shared.set_state(path, "offline"));
+    let begun = Instant::now();
+    let lost = errno(disk.reservation().await);
+    (0..3).for_each(|path| shared.set_state(path, "running"));
+    assert!([Errno::NXIO, Errno::NODEV, Errno::NOLINK].contains(&lost), "{lost:?}");
+    assert!(begun.elapsed() < LIMIT, "{:?}", begun.elapsed());
+    wait_for("paths", LIMIT, || {
+        let status = cmd("dmsetup").arg("status").arg(shared.wwid()).ok();
+        (status.matches(" A ").count() == 4).then_some(())
+    });
 
     disk.reserve(&ReservationStep::Release { key: ONE, kind: KIND }).await.unwrap();
     register(&*disk, 0).await;
@@ -149,9 +161,4 @@ async fn a_map_registers_all_its_paths_and_is_read_through_one() {
         cmd("multipath").arg("-f").arg(shared.wwid()).succeeds().then_some(())
     });
     drop(daemon);
-}
-
-/// A path below a map is claimed by it and can be written nevertheless.
-fn can_write_past(shared: &Shared, path: usize) -> bool {
-    can_write(shared.node(path))
 }

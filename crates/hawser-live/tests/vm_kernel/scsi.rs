@@ -29,9 +29,7 @@ impl Shared {
     #[track_caller]
     pub(crate) fn new(hosts: u32) -> Self {
         modprobe(&["target_core_mod", "tcm_loop", "sd_mod", "sg"]);
-        // Registrations are kept over a restart of the target, which needs a folder for them.
-        let base = fs::read_to_string(Path::new(TOP).join("dbroot")).unwrap_or_default();
-        fs::create_dir_all(Path::new(base.trim()).join("pr")).expect("a folder of the target");
+        keep_registrations();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let backend = Path::new(TOP).join(format!("core/rd_mcp_{number}/kernel"));
         let serial = format!("5eed{number:012x}");
@@ -90,11 +88,12 @@ impl Shared {
         fs::read(&path).unwrap_or_else(|error| panic!("reading {}: {error}", path.display()))
     }
 
-    /// Takes one path down or up, as the kernel does when its transport is lost.
+    /// Takes one path down (`offline`) or up (`running`), as the kernel does when its transport is
+    /// lost.
     #[track_caller]
     pub(crate) fn set_state(&self, host: usize, state: &str) {
         let name = self.nodes[host].file_name().expect("a node has a name");
-        put(&Path::new("/sys/block").join(name).join("device/state"), state);
+        put(&Path::new("/sys/block").join(name).join("device/state"), &format!("{state}\n"));
     }
 }
 
@@ -114,6 +113,14 @@ impl Drop for Shared {
             assert!(!self.backend.exists(), "{} is still in use", self.backend.display());
         }
     }
+}
+
+/// The kernel asks for registrations that outlive a restart of the target, which needs a folder to
+/// keep them in.
+#[track_caller]
+pub(crate) fn keep_registrations() {
+    let base = fs::read_to_string(Path::new(TOP).join("dbroot")).expect("the target is loaded");
+    fs::create_dir_all(Path::new(base.trim()).join("pr")).expect("a folder of the target");
 }
 
 #[track_caller]

@@ -4,5 +4,7 @@
 //! [`Tree`](crate::fake_host::Tree), so that one lock guards everything and tests can reach in at
 //! any time. They show what a real kernel was seen to show, its traps included.
 
+pub mod fc;
+pub mod iscsi;
 pub mod nvme;
 pub mod scsi;

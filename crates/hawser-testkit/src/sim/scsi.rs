@@ -179,6 +179,11 @@ pub fn scan_for(
     }
 }
 
+/// Takes one device of a target away, whoever uses it; false when there is none.
+pub fn remove_lun(tree: &mut Tree, address: TargetAddress, lun: u64) -> bool {
+    remove_device(tree, (address, lun)).is_ok()
+}
+
 /// The numbers of the volumes that were found at a target.
 pub fn luns(tree: &mut Tree, address: TargetAddress) -> Vec<u64> {
     tree.with::<Layer, _>(|layer, _| {

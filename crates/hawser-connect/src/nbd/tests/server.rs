@@ -1,10 +1,12 @@
 //! A server that knows the handshake and nothing else: what comes after it goes to the kernel.
 
 use std::io::{self, Read, Write};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -48,43 +50,53 @@ impl Default for Manners {
 
 /// A running server; it ends with the test's process at the latest.
 pub(super) struct Server {
-    manners: Arc<Mutex<Manners>>,
-    taken: Arc<Mutex<usize>>,
+    shared: Arc<Shared>,
     folder: TempDir,
+    port: u16,
+}
+
+struct Shared {
+    manners: Mutex<Manners>,
+    taken: Mutex<usize>,
 }
 
 impl Server {
+    /// Listens on a Unix socket and on a port of 127.0.0.1.
     pub(super) fn new(manners: Manners) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(folder.path().join("s")).unwrap();
-        let manners = Arc::new(Mutex::new(manners));
-        let taken = Arc::new(Mutex::new(0));
-        let (shared, count) = (Arc::clone(&manners), Arc::clone(&taken));
-        thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let manners = shared.lock().unwrap().clone();
-                let count = Arc::clone(&count);
-                thread::spawn(move || {
-                    // Whoever hangs up is no concern of the server's.
-                    let _ = talk(stream, &manners, &count);
-                });
-            }
-        });
-        Self { manners, taken, folder }
+        let shared = Arc::new(Shared { manners: Mutex::new(manners), taken: Mutex::new(0) });
+        let unix = UnixListener::bind(folder.path().join("s")).unwrap();
+        let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = tcp.local_addr().unwrap().port();
+        let (one, two) = (Arc::clone(&shared), Arc::clone(&shared));
+        thread::spawn(move || unix.incoming().flatten().for_each(|stream| one.serve(stream)));
+        thread::spawn(move || tcp.incoming().flatten().for_each(|stream| two.serve(stream)));
+        Self { shared, folder, port }
     }
 
     pub(super) fn socket(&self) -> PathBuf {
         self.folder.path().join("s")
     }
 
-    /// Changes its manners for connections to come.
-    pub(super) fn change(&self, change: impl FnOnce(&mut Manners)) {
-        change(&mut self.manners.lock().unwrap());
+    pub(super) fn port(&self) -> u16 {
+        self.port
     }
 
-    /// How many connections came as far as the transmission phase.
-    pub(super) fn taken(&self) -> usize {
-        *self.taken.lock().unwrap()
+    /// Changes its manners for connections to come.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Manners)) {
+        change(&mut self.shared.manners.lock().unwrap());
+    }
+
+    /// Waits until so many connections have come as far as the transmission phase.
+    #[track_caller]
+    pub(super) fn assert_taken(&self, count: usize) {
+        let end = Instant::now() + Duration::from_secs(5);
+        let taken = || *self.shared.taken.lock().unwrap();
+        // The client knows before the server has counted.
+        while taken() != count && Instant::now() < end {
+            thread::yield_now();
+        }
+        assert_eq!(taken(), count);
     }
 
     /// Nobody listens any more.
@@ -93,7 +105,22 @@ impl Server {
     }
 }
 
-fn talk(mut stream: UnixStream, manners: &Manners, taken: &Mutex<usize>) -> io::Result<()> {
+impl Shared {
+    fn serve(self: &Arc<Self>, stream: impl Read + Write + Send + 'static) {
+        let shared = Arc::clone(self);
+        thread::spawn(move || {
+            let manners = shared.manners.lock().unwrap().clone();
+            // Whoever hangs up is no concern of the server's.
+            let _ = talk(stream, &manners, &shared.taken);
+        });
+    }
+}
+
+fn talk(
+    mut stream: impl Read + Write,
+    manners: &Manners,
+    taken: &Mutex<usize>,
+) -> io::Result<()> {
     if manners.silent {
         return wait_for_end(stream);
     }
@@ -136,7 +163,7 @@ fn talk(mut stream: UnixStream, manners: &Manners, taken: &Mutex<usize>) -> io::
 
 /// Answers a request for information; true when it was granted.
 fn answer(
-    stream: &mut UnixStream,
+    stream: &mut impl Write,
     option: u32,
     data: &[u8],
     manners: &Manners,
@@ -167,7 +194,7 @@ fn answer(
     Ok(true)
 }
 
-fn reply(stream: &mut UnixStream, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
+fn reply(stream: &mut impl Write, option: u32, kind: u32, data: &[u8]) -> io::Result<()> {
     stream.write_all(&wire::OPTION_REPLY.to_be_bytes())?;
     stream.write_all(&option.to_be_bytes())?;
     stream.write_all(&kind.to_be_bytes())?;
@@ -175,18 +202,13 @@ fn reply(stream: &mut UnixStream, option: u32, kind: u32, data: &[u8]) -> io::Re
     stream.write_all(data)
 }
 
-fn read_u32(stream: &mut UnixStream) -> io::Result<u32> {
+fn read_u32(stream: &mut impl Read) -> io::Result<u32> {
     let mut bytes = [0; 4];
     stream.read_exact(&mut bytes)?;
     Ok(u32::from_be_bytes(bytes))
 }
 
-fn wait_for_end(mut stream: UnixStream) -> io::Result<()> {
+fn wait_for_end(mut stream: impl Read) -> io::Result<()> {
     let mut rest = Vec::new();
     stream.read_to_end(&mut rest).map(drop)
-}
-
-/// True when the path is a socket that somebody listens on.
-pub(super) fn listens(socket: &Path) -> bool {
-    UnixStream::connect(socket).is_ok()
 }

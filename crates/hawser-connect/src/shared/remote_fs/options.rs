@@ -77,13 +77,16 @@ impl Options {
         if option.is_empty() || option.len() > 1024 {
             return refuse("an option has 1 to 1024 characters");
         }
-        if !option.bytes().all(|b| b.is_ascii_graphic() && !b",\\\"'".contains(&b)) {
-            return refuse("only visible characters without commas, quotes and backslashes");
-        }
         let (key, value) = match option.split_once('=') {
             Some((key, value)) => (key, Some(value)),
             None => (option, None),
         };
+        // A user of a domain is written with a backslash.
+        let user = ["user", "username"].contains(&key);
+        let plain = |b: u8| b.is_ascii_graphic() && !b",\"'".contains(&b) && (user || b != b'\\');
+        if !option.bytes().all(plain) {
+            return refuse("only visible characters without commas, quotes and backslashes");
+        }
         if key.is_empty() || key.starts_with('-') {
             return refuse("it has no name");
         }
@@ -198,6 +201,7 @@ mod tests {
             "-o =x",
             "-o --fake",
             "-o a\u{7}b",
+            "-o a=b\\c",
         ] {
             let said = Options::parse(text).unwrap_err().to_string();
             assert!(said.contains("options"), "{text}: {said}");

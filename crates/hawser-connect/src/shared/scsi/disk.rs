@@ -64,14 +64,19 @@ impl ScsiDisk {
     /// Takes it away, whoever uses it: the caller has made sure that nobody does. A disk that went
     /// by itself is no error.
     pub(crate) async fn delete(&self, host: &dyn Host, deadline: Deadline) -> Result<()> {
-        if !self.is_there(host.files())? {
-            return Ok(());
+        match self.is_there(host.files())? {
+            true => delete_at(host, self.address, deadline).await,
+            false => Ok(()),
         }
-        let file = self.folder().join("delete");
-        let written = host.files().write(&file, b"1", deadline.within(REMOVAL_LIMIT).left()).await;
-        absent_is_done(written).map_err(|source| {
-            AttachError::kernel(format!("taking {} away", self.disk.node.display()))(source).into()
-        })
+    }
+
+    /// Lets everything that is sent to it fail, so that nothing more reaches what is behind it.
+    pub(crate) async fn cut_off(&self, host: &dyn Host, deadline: Deadline) -> Result<()> {
+        let (file, limit) = (self.folder().join("state"), deadline.within(REMOVAL_LIMIT).left());
+        absent_is_done(host.files().write(&file, b"offline", limit).await).map_err(|source| {
+            AttachError::kernel(format!("cutting {} off", self.disk.node.display()))(source)
+        })?;
+        Ok(())
     }
 
     /// Makes the kernel ask for names and size again.
@@ -111,6 +116,18 @@ impl ScsiDisk {
             Some(now) => Ok(now == *self),
         }
     }
+}
+
+/// Takes the device at an address away, with its disk or without one; none there is no error.
+pub(crate) async fn delete_at(
+    host: &dyn Host,
+    address: Address,
+    deadline: Deadline,
+) -> Result<()> {
+    let (file, limit) = (folder(address).join("delete"), deadline.within(REMOVAL_LIMIT).left());
+    absent_is_done(host.files().write(&file, b"1", limit).await)
+        .map_err(AttachError::kernel(format!("taking the SCSI device {address} away")))?;
+    Ok(())
 }
 
 /// Waits until disks are gone.

@@ -79,6 +79,11 @@ fn fits(names: &Names, identity: &Identity) -> bool {
     }
 }
 
+/// True when the names fit every one of these identities.
+pub(crate) fn fits_all(names: &Names, expected: &[Identity]) -> bool {
+    expected.iter().all(|identity| fits(names, identity))
+}
+
 /// Refuses names that are not the expected ones.
 pub(crate) fn check(
     disk: &ScsiDisk,

@@ -6,15 +6,21 @@
 //! lead to another disk.
 
 mod address;
+mod assemble;
 mod disk;
+mod grow;
 mod identity;
 mod names;
+mod release;
 mod route;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use address::{Address, Addressing};
-pub(crate) use disk::ScsiDisk;
-pub(crate) use identity::{check, told};
+pub(crate) use assemble::Assemble;
+pub(crate) use disk::{ScsiDisk, delete_at, gone};
+pub(crate) use grow::grow;
+pub(crate) use identity::{check, fits_all, told};
 pub(crate) use names::Names;
+pub(crate) use release::Release;
 pub(crate) use route::{Place, Route, appear, fresh};

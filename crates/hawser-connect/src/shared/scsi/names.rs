@@ -87,6 +87,13 @@ impl Names {
         Some(Self(vec![Name { kind: Kind::Text, value, rank: u8::MAX }]))
     }
 
+    /// The name that udev and multipathd know a volume by, read back.
+    pub(crate) fn of_udev(wwid: &str) -> Option<Self> {
+        let name = |(kind, value): (Option<Kind>, String)| kind.map(|kind| (kind, value));
+        let names = readings(wwid).into_iter().filter_map(name);
+        Self::ranked(names.map(|(kind, value)| Name { kind, value, rank: 0 }).collect())
+    }
+
     fn ranked(mut names: Vec<Name>) -> Option<Self> {
         // Stable: of two equal names the first on the page counts, as for scsi_id.
         names.sort_by_key(|name| name.rank);

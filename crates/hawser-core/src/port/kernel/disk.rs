@@ -10,7 +10,8 @@ use super::KernelResult;
 /// Opens block devices.
 #[async_trait]
 pub trait Disks: Send + Sync {
-    /// Opens a device without claiming it; for writing where the device allows it.
+    /// Opens a device without claiming it, and only for reading: udev examines every device that was
+    /// open for writing as soon as it is closed. What a [`Disk`] does needs no more.
     async fn open(&self, device: &Path) -> KernelResult<Box<dyn Disk>>;
 
     /// True when somebody holds the device for himself: a mount, a map above it, swap, or an
@@ -28,7 +29,8 @@ pub trait Disks: Send + Sync {
 #[async_trait]
 pub trait Disk: Send + Sync {
     /// Writes out and forgets what is cached for this device (`fsync`, then `BLKFLSBUF`). A flush
-    /// that is late goes on, and the next call waits for that same one and answers its result.
+    /// that is late goes on, and the next call waits for that same one: its failure is the answer,
+    /// and after its success what was written since is flushed too.
     async fn flush(&self, limit: Duration) -> KernelResult<()>;
 
     /// Reads past the page cache; offset and length in whole sectors.

@@ -28,16 +28,14 @@ pub(super) struct Device {
 
 impl Device {
     /// Opens a device without claiming it. Blocks.
+    ///
+    /// Only for reading: udev examines every device anew that is closed after it was open for
+    /// writing, and so has a map open just when it is to be removed. All that is done through it
+    /// asks for rights of the process, not of the opening: a flush, commands, reservations. And
+    /// errors of earlier writes are told to readers too.
     pub(super) fn open(path: &Path, workers: Workers) -> KernelResult<Self> {
         let refused = |errno| refusal(format!("opening {}", path.display()), errno);
-        let open = |access| open(path, access | FLAGS, Mode::empty());
-        let file = open(OFlags::RDWR)
-            .or_else(|errno| match errno {
-                // A device that refuses writes, or a node that does.
-                Errno::ROFS | Errno::ACCESS | Errno::PERM => open(OFlags::RDONLY),
-                other => Err(other),
-            })
-            .map_err(refused)?;
+        let file = open(path, OFlags::RDONLY | FLAGS, Mode::empty()).map_err(refused)?;
         let stat = fstat(&file).map_err(refused)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::BlockDevice {
             return Err(refused(Errno::NOTBLK));

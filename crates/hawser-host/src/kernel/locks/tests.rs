@@ -111,7 +111,7 @@ fn those_that_come_and_go_never_meet_one_that_is_alone() {
     let inside = AtomicI32::new(0);
     let rounds = async |locks: FileLocks, number: usize| {
         for round in 0..60 {
-            let alone = (round + number) % 5 == 0;
+            let alone = (round + number).is_multiple_of(5);
             let mode = if alone { LockMode::Exclusive } else { LockMode::Shared };
             let guard = timeout(SOON, locks.take("t", mode)).await.expect("no lock is lost");
             let step = if alone { 1000 } else { 1 };

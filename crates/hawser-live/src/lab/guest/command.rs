@@ -6,6 +6,7 @@ use std::io::{Read, Seek, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -18,6 +19,9 @@ const LIMIT: Duration = Duration::from_secs(60);
 
 /// How long a killed program may take to be gone; one that waits in the kernel takes for ever.
 const DEATH_LIMIT: Duration = Duration::from_secs(5);
+
+/// Each started program has a log of its own.
+static STARTED: AtomicU32 = AtomicU32::new(1);
 
 /// A program to run. Refuses to be made outside of a guest.
 #[track_caller]
@@ -81,11 +85,20 @@ impl Cmd {
     /// Runs it to its end, whatever that is. One that takes too long is killed and fails the test.
     #[track_caller]
     pub fn run(&self) -> Done {
+        match self.try_run() {
+            Ok(done) => done,
+            Err(why) => panic!("{why}"),
+        }
+    }
+
+    /// As [`Cmd::run`], for a drop, which must not panic: one that cannot be started or takes too
+    /// long is answered in words.
+    pub fn try_run(&self) -> Result<Done, String> {
         // Through files: a daemon that it leaves behind would hold a pipe open.
         let (mut out, mut err, mut input) = (scratch(), scratch(), scratch());
         input.write_all(&self.input).and_then(|()| input.rewind()).expect("a scratch file");
         let copy = |file: &File| file.try_clone().expect("a descriptor");
-        let mut child = self.spawn(copy(&input), copy(&out), copy(&err));
+        let mut child = self.spawn(copy(&input), copy(&out), copy(&err))?;
         let status = wait(&mut child, self.limit);
         if status.is_none() {
             kill(&mut child);
@@ -95,8 +108,10 @@ impl Cmd {
             stdout: read_back(&mut out),
             stderr: read_back(&mut err),
         };
-        assert!(status.is_some(), "{self} did not end within {:?}\n{}", self.limit, said(&done));
-        done
+        if status.is_none() {
+            return Err(format!("{self} did not end within {:?}\n{}", self.limit, said(&done)));
+        }
+        Ok(done)
     }
 
     /// Runs it and answers what it said.
@@ -121,22 +136,22 @@ impl Cmd {
     #[track_caller]
     pub fn start(&self) -> Daemon {
         let name = self.program.rsplit('/').next().unwrap_or_default();
-        let log = PathBuf::from(format!("/tmp/{name}.log"));
+        let log = format!("/tmp/{name}-{}.log", STARTED.fetch_add(1, Ordering::Relaxed));
+        let log = PathBuf::from(log);
         let file = File::options().create(true).append(true).open(&log).expect("a log file");
         let copy = file.try_clone().expect("a descriptor");
         let input = File::open("/dev/null").expect("every Linux has it");
-        Daemon { child: self.spawn(input, file, copy), what: self.to_string(), log }
+        match self.spawn(input, file, copy) {
+            Ok(child) => Daemon { child, what: self.to_string(), log },
+            Err(why) => panic!("{why}"),
+        }
     }
 
-    #[track_caller]
-    fn spawn(&self, input: File, out: File, err: File) -> Child {
+    fn spawn(&self, input: File, out: File, err: File) -> Result<Child, String> {
         let mut command = process::command(&self.program);
         command.args(&self.args).process_group(0);
         command.stdin(input).stdout(Stdio::from(out)).stderr(Stdio::from(err));
-        match command.spawn() {
-            Ok(child) => child,
-            Err(error) => panic!("{self} cannot be started: {error}"),
-        }
+        command.spawn().map_err(|error| format!("{self} cannot be started: {error}"))
     }
 }
 

@@ -7,9 +7,13 @@
 mod command;
 mod leftovers;
 pub mod lio;
+mod nbd;
 mod net;
+mod nfsd;
+pub mod nvmet;
 mod peer;
 mod services;
+mod volume;
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,9 +21,12 @@ use std::time::{Duration, Instant};
 
 pub use command::{Cmd, Daemon, Done, cmd};
 pub use leftovers::Leftovers;
+pub use nbd::{NbdPlace, Nbdkit, QemuNbd};
 pub use net::Cut;
+pub use nfsd::Nfsd;
 pub use peer::Peer;
 pub use services::{iscsid, multipathd};
+pub use volume::Volume;
 
 /// The name of this guest's iSCSI initiator.
 pub fn initiator() -> String {

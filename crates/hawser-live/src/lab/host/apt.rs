@@ -36,7 +36,8 @@ pub(super) async fn source(folder: &Path) -> Result<Source> {
     if mirror.is_none() {
         // The lists were never fetched here, or were removed to save room.
         let lists = folder.join("lists");
-        fs::create_dir_all(lists.join("partial")).attempt(|| format!("making {}", lists.display()))?;
+        fs::create_dir_all(lists.join("partial"))
+            .attempt(|| format!("making {}", lists.display()))?;
         let mut update = bound("apt-get");
         update.args(["-q", "update"]).arg("-o").arg(option("Dir::State::lists", &lists));
         // One broken source of several does not matter.

@@ -24,18 +24,19 @@ pub(super) async fn root(
 ) -> Result<()> {
     let (begun, packages) = (Instant::now(), recipe.packages(image));
     say(&format!("building the root of {image:?} with {} packages", packages.len()));
-    let work = building.work("root")?;
-    let source = apt::source(&work).await?;
+    let folder = building.work("root")?;
+    let work = folder.path();
+    let source = apt::source(work).await?;
     let mut command = enclosed("sh");
     command
         .arg(recipe.folder.join("root"))
-        .env("WORK", &work)
+        .env("WORK", work)
         .env("MIRROR", &source.mirror)
         .env("ACQUIRE", &source.acquire)
         .env("PACKAGES", packages.join(","))
-        .env("TMPDIR", &work);
+        .env("TMPDIR", work);
     run("making the root file system", command).await?;
-    building.finish(&work, &["root.img"], name)?;
+    building.finish(&folder, &["root.img"], name)?;
     say(&format!("the root of {image:?} took {} s", begun.elapsed().as_secs()));
     Ok(())
 }
@@ -44,9 +45,10 @@ pub(super) async fn root(
 pub(super) async fn kernel(recipe: &Recipe, building: &Building<'_>, name: &str) -> Result<()> {
     let begun = Instant::now();
     say(&format!("fetching a kernel of the series {}", recipe.series));
-    let work = building.work("kernel")?;
-    let source = apt::source(&work).await?;
-    let package = fetch(recipe, &source, &work).await?;
+    let folder = building.work("kernel")?;
+    let work = folder.path();
+    let source = apt::source(work).await?;
+    let package = fetch(recipe, &source, work).await?;
     let release = package.trim_start_matches("linux-image-").to_owned();
 
     let tree = work.join("tree");
@@ -69,16 +71,17 @@ pub(super) async fn kernel(recipe: &Recipe, building: &Building<'_>, name: &str)
     depmod.arg("-b").arg(&tree).arg(&release);
     run("indexing the modules", depmod).await?;
 
-    boot_modules(&work, &tree, &release).await?;
+    boot_modules(work, &tree, &release).await?;
     let mut mkfs = bound("mkfs.ext4");
     mkfs.args(["-q", "-F", "-O", "^has_journal,^metadata_csum", "-E", "nodiscard", "-d"]);
     mkfs.arg(tree.join("lib/modules")).arg(work.join("modules.img")).arg("1G");
     run("making the disk of modules", mkfs).await?;
     let vmlinuz = tree.join("boot").join(format!("vmlinuz-{release}"));
-    fs::rename(&vmlinuz, work.join("vmlinuz")).attempt(|| format!("moving {}", vmlinuz.display()))?;
+    fs::rename(&vmlinuz, work.join("vmlinuz"))
+        .attempt(|| format!("moving {}", vmlinuz.display()))?;
     let text = work.join("release");
     fs::write(&text, &release).attempt(|| format!("writing {}", text.display()))?;
-    building.finish(&work, &["vmlinuz", "modules.img", "boot", "release"], name)?;
+    building.finish(&folder, &["vmlinuz", "modules.img", "boot", "release"], name)?;
     say(&format!("kernel {release} took {} s", begun.elapsed().as_secs()));
     Ok(())
 }

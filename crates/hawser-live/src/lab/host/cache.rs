@@ -3,7 +3,8 @@
 //! ```text
 //! root-HASH/  kernel-HASH/   finished parts, renamed to their place when they are complete
 //! work/                      what is being built; only the holder of `lock` is in there
-//! run/RANDOM/                one run: its disks, sockets, consoles; `lock` is held while it lives
+//! run/run-RANDOM/            one run: its disks, sockets, consoles; `lock` is held while it lives
+//! slot-N                     held by a job while its guests run
 //! ```
 
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -24,6 +25,16 @@ pub(super) struct Cache {
 pub(super) struct Building<'a> {
     cache: &'a Cache,
     _lock: File,
+}
+
+/// The right to run guests; given back when dropped.
+pub(super) struct Slot {
+    _lock: File,
+}
+
+/// A folder in which a part is built; removed when dropped.
+pub(super) struct Work {
+    path: PathBuf,
 }
 
 /// The folder of one run; removed when dropped.
@@ -77,29 +88,38 @@ impl Cache {
 
     /// Waits until nobody else builds.
     pub(super) async fn building(&self) -> Result<Building<'_>> {
-        let path = self.folder.join("lock");
-        let what = || format!("locking {}", path.display());
-        let lock = open_lock(&path)?;
-        let lock = match lock.try_lock() {
-            Ok(()) => lock,
-            Err(TryLockError::WouldBlock) => {
-                say("another lab is building; waiting for it");
-                let wait = move || lock.lock().map(|()| lock);
-                let waited = tokio::task::spawn_blocking(wait).await;
-                waited.map_err(std::io::Error::other).flatten().attempt(what)?
-            }
-            Err(TryLockError::Error(source)) => {
-                return Err(LabError::Io { what: what(), source });
-            }
+        let lock = open_lock(&self.folder.join("lock"))?;
+        let lock = match try_lock(&lock)? {
+            true => lock,
+            false => wait_lock(lock, "another lab is building; waiting for it").await?,
         };
         Ok(Building { cache: self, _lock: lock })
+    }
+
+    /// Waits until fewer jobs run on this machine than it has processors: more would only make
+    /// each other reach their limits.
+    pub(super) async fn slot(&self) -> Result<Slot> {
+        let count = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let mut slots = Vec::new();
+        for number in 0..count {
+            let slot = open_lock(&self.folder.join(format!("slot-{number}")))?;
+            if try_lock(&slot)? {
+                return Ok(Slot { _lock: slot });
+            }
+            slots.push(slot);
+        }
+        // One of them, and not the same one for everybody who waits.
+        let chosen = slots.swap_remove(std::process::id() as usize % count);
+        let waiting = format!("{count} jobs are running on this machine; waiting for one of them");
+        Ok(Slot { _lock: wait_lock(chosen, &waiting).await? })
     }
 
     /// A folder for one run.
     pub(super) fn run_folder(&self) -> Result<RunFolder> {
         let runs = self.runs();
         let _others = self.lock_runs()?;
-        let dir = TempDir::new_in(&runs).attempt(|| format!("a folder in {}", runs.display()))?;
+        let dir = tempfile::Builder::new().prefix("run-").tempdir_in(&runs);
+        let dir = dir.attempt(|| format!("a folder in {}", runs.display()))?;
         let lock = open_lock(&dir.path().join("lock"))?;
         lock.lock().attempt(|| format!("locking {}", dir.path().display()))?;
         Ok(RunFolder { dir, _lock: lock })
@@ -124,18 +144,19 @@ impl Cache {
 
 impl Building<'_> {
     /// An empty folder to build in. What an earlier, killed build left in its place is removed.
-    pub(super) fn work(&self, name: &str) -> Result<PathBuf> {
+    pub(super) fn work(&self, name: &str) -> Result<Work> {
         let path = self.cache.folder.join("work").join(name);
         if path.exists() {
             remove(&path)?;
         }
         fs::create_dir_all(&path).attempt(|| format!("making {}", path.display()))?;
-        Ok(path)
+        Ok(Work { path })
     }
 
     /// Puts a finished part in its place, and removes what was there.
-    pub(super) fn finish(&self, work: &Path, files: &[&str], name: &str) -> Result<()> {
+    pub(super) fn finish(&self, work: &Work, files: &[&str], name: &str) -> Result<()> {
         let place = self.cache.part(name);
+        let work = work.path();
         let complete = work.with_extension("complete");
         if complete.exists() {
             remove(&complete)?;
@@ -148,8 +169,27 @@ impl Building<'_> {
         if place.exists() {
             remove(&place)?;
         }
-        fs::rename(&complete, &place).attempt(|| format!("making {}", place.display()))?;
-        remove(work)
+        fs::rename(&complete, &place).attempt(|| format!("making {}", place.display()))
+    }
+}
+
+impl Work {
+    /// Where it is.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        // A build that was interrupted has programs in there that are about to die.
+        for _ in 0..20 {
+            if remove(&self.path).is_ok() {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        say(&format!("{} is left; the next build removes it", self.path.display()));
     }
 }
 
@@ -163,6 +203,25 @@ impl RunFolder {
 fn open_lock(path: &Path) -> Result<File> {
     let file = OpenOptions::new().create(true).truncate(false).write(true).open(path);
     file.attempt(|| format!("opening {}", path.display()))
+}
+
+/// True when it is ours now, false when somebody else holds it.
+fn try_lock(lock: &File) -> Result<bool> {
+    match lock.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(source)) => {
+            Err(LabError::Io { what: "taking a lock of the cache".into(), source })
+        }
+    }
+}
+
+/// Waits for it without holding up anything else.
+async fn wait_lock(lock: File, why: &str) -> Result<File> {
+    say(why);
+    let waited = tokio::task::spawn_blocking(move || lock.lock().map(|()| lock)).await;
+    let waited = waited.map_err(std::io::Error::other).flatten();
+    waited.attempt(|| "waiting for a lock of the cache".into())
 }
 
 /// True when somebody holds it.
@@ -222,11 +281,12 @@ mod tests {
         let building = cache.building().await.unwrap();
         for text in ["old", "new"] {
             let work = building.work("root").unwrap();
-            fs::write(work.join("root.img"), text).unwrap();
-            fs::write(work.join("rest"), "not wanted").unwrap();
+            fs::write(work.path().join("root.img"), text).unwrap();
+            fs::write(work.path().join("rest"), "not wanted").unwrap();
             building.finish(&work, &["root.img"], "root-1").unwrap();
         }
         assert_eq!(fs::read_to_string(cache.part("root-1").join("root.img")).unwrap(), "new");
         assert!(!cache.part("root-1").join("rest").exists());
+        assert_eq!(fs::read_dir(top.path().join("work")).unwrap().count(), 0);
     }
 }

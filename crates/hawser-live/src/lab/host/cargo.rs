@@ -62,7 +62,8 @@ fn executables(messages: &str, kind: &str) -> BTreeMap<String, PathBuf> {
     for line in messages.lines() {
         let Ok(message) = serde_json::from_str::<Value>(line) else { continue };
         let target = &message["target"];
-        let of_kind = target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == kind));
+        let of_kind =
+            target["kind"].as_array().is_some_and(|kinds| kinds.iter().any(|k| k == kind));
         let (Some(name), Some(path)) = (target["name"].as_str(), message["executable"].as_str())
         else {
             continue;

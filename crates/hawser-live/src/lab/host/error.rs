@@ -11,7 +11,9 @@ pub type Result<T, E = LabError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// Programs of the host that are not there.
-    #[error("the lab needs programs that are missing here: {programs}; run `tools/debian-packages` as root")]
+    #[error(
+        "the lab needs programs that are missing here: {programs}; run `tools/debian-packages` as root"
+    )]
     Missing {
         /// Each with the package that has it.
         programs: String,
@@ -23,7 +25,9 @@ pub enum LabError {
         cache: PathBuf,
     },
     /// apt does not say where packages come from.
-    #[error("apt is set up with no Debian source of the component main; the guest is built from it")]
+    #[error(
+        "apt is set up with no Debian source of the component main; the guest is built from it"
+    )]
     NoMirror,
     /// The source lacks the kernel.
     #[error("no kernel of the series {series} in {suite}")]
@@ -63,6 +67,9 @@ pub enum LabError {
         /// What was asked for.
         filter: String,
     },
+    /// There is nothing to run.
+    #[error("the set has no suites yet")]
+    EmptySet,
     /// The guest ended without the job.
     #[error("guest {guest} died before its job ended\n{console}")]
     Died {
@@ -82,6 +89,9 @@ pub enum LabError {
     /// Somebody is using what was to be removed.
     #[error("a lab is running with files in {0}; nothing was removed")]
     InUse(PathBuf),
+    /// Somebody asked it to stop.
+    #[error("interrupted")]
+    Interrupted,
     /// A file or process of the host.
     #[error("{what}")]
     Io {

@@ -41,7 +41,9 @@ pub(super) async fn make(recipe: &Recipe, parts: &Parts, folder: &Path) -> Resul
 }
 
 fn busybox() -> Result<PathBuf> {
-    let missing = || LabError::Missing { programs: "a static busybox (busybox-static)".into() };
+    let missing = || LabError::Missing {
+        programs: "busybox that is linked statically (busybox-static)".into(),
+    };
     let path = needs::find("busybox").ok_or_else(missing)?;
     let bytes = fs::read(&path).attempt(|| format!("reading {}", path.display()))?;
     let is_static = !bytes.windows(LOADER.len()).any(|window| window == LOADER);

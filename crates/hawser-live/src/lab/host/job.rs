@@ -74,7 +74,17 @@ pub(super) async fn disk(
 
     let image = folder.join("job.img");
     let mut mkfs = bound("mkfs.ext4");
-    mkfs.args(["-q", "-F", "-m", "0", "-O", "^has_journal,^metadata_csum", "-E", "nodiscard", "-d"]);
+    mkfs.args([
+        "-q",
+        "-F",
+        "-m",
+        "0",
+        "-O",
+        "^has_journal,^metadata_csum",
+        "-E",
+        "nodiscard",
+        "-d",
+    ]);
     mkfs.arg(&stage.folder).arg(&image).arg(format!("{}M", mib(&stage.folder) + MARGIN_MIB));
     run("making the disk of the job", mkfs).await?;
     Ok(image)

@@ -31,7 +31,8 @@ pub(super) fn enclosed(program: &str) -> Command {
 /// Runs it to its end and answers what it said on standard output.
 pub(super) async fn run(what: &str, command: Command) -> Result<String> {
     let mut command = tokio::process::Command::from(command);
-    let output = command.kill_on_drop(true).output().await.attempt(|| format!("starting {what}"))?;
+    let output =
+        command.kill_on_drop(true).output().await.attempt(|| format!("starting {what}"))?;
     if !output.status.success() {
         let said = [output.stdout, output.stderr].concat();
         let tail = tail(&String::from_utf8_lossy(&said), SHOWN_LINES);

@@ -24,13 +24,15 @@ pub(super) fn args(parts: &Parts, suite: &Suite, guest: u8, console: Console) ->
     add(&["-smp", &suite.cpus.to_string(), "-m", &format!("{}M", suite.memory_mib)]);
     add(&["-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"]);
     add(&["-kernel", &text(&parts.kernel.join("vmlinuz")), "-initrd", "initrd.img"]);
+    // On a busy machine the emulated timer may be late for the kernel's check of it, which then
+    // gives up.
     let shell = if console == Console::Terminal { " lab.shell=1" } else { "" };
     add(&[
         "-append",
         &format!(
-            "console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 \
-             lab.guest={guest} lab.guests={}{shell}",
-            suite.guests
+            "console=ttyS0 quiet panic=-1 no_timer_check nowatchdog mitigations=off net.ifnames=0 \
+             lab.guest={guest} lab.guests={}{shell} {}",
+            suite.guests, suite.kernel_args
         ),
     ]);
 

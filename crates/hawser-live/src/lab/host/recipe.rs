@@ -38,9 +38,8 @@ impl Recipe {
             let of_key = lines.iter().filter(|(name, _)| *name == key);
             of_key.map(|(_, value)| value.trim().to_owned()).collect::<Vec<_>>()
         };
-        let one = |key: &'static str| {
-            all(key).pop().ok_or(LabError::Recipe { file: "kernel", key })
-        };
+        let one =
+            |key: &'static str| all(key).pop().ok_or(LabError::Recipe { file: "kernel", key });
         let packages = |name| Ok(entries(&text(name)?).map(str::to_owned).collect());
         Ok(Self {
             folder: folder.to_owned(),

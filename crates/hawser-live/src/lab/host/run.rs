@@ -33,16 +33,22 @@ pub async fn run(lab: &Lab, suites: &[&'static Suite], args: &[String]) -> Resul
     let built = cargo::build(lab, &tests).await?;
     let mut outcomes = Vec::new();
     for suite in suites {
-        say(&format!("{} ({:?} image, at most {} s)", suite.test, suite.image, suite.limit.as_secs()));
+        say(&format!(
+            "{} ({:?} image, at most {} s)",
+            suite.test,
+            suite.image,
+            suite.limit.as_secs()
+        ));
         let begun = Instant::now();
         let parts = image::ensure(&recipe, &cache, suite.image, false).await?;
+        let _slot = cache.slot().await?;
         let job = Job { lab, recipe: &recipe, cache: &cache, parts: &parts, built: &built, suite };
         let (begun, waited) = (Instant::now(), begun.elapsed());
+        if waited > Duration::from_secs(1) {
+            say(&format!("{} starts after {} s", suite.test, waited.as_secs()));
+        }
         let mut outcome = job.run(args).await?;
         outcome.took = begun.elapsed();
-        if waited > Duration::from_secs(1) {
-            say(&format!("the image was ready after {} s", waited.as_secs()));
-        }
         if let Some(error) = &outcome.error {
             say(&format!("{}: {error}", suite.test));
         }

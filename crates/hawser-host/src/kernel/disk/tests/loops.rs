@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hawser_core::port::host::{LoopAttach, LoopDevice};
-use hawser_core::port::kernel::{Disks, KernelError, NamespaceFacts, ReservationKind, ReservationStep};
+use hawser_core::port::kernel::{
+    Disks, KernelError, NamespaceFacts, ReservationKind, ReservationStep,
+};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 

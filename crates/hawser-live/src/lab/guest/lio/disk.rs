@@ -55,13 +55,9 @@ impl Disk {
     }
 
     #[track_caller]
-    fn make(
-        name: &str,
-        number: u32,
-        device: &Path,
-        file: Option<PathBuf>,
-        serial: &str,
-    ) -> Self {
+    fn make(name: &str, number: u32, device: &Path, file: Option<PathBuf>, serial: &str) -> Self {
+        // Where the target keeps registrations over a power cut, which Linux always asks for.
+        std::fs::create_dir_all("/var/target/pr").expect("a folder of the guest");
         let object = top().join(format!("core/iblock_{number}/{name}"));
         make(&object);
         put(&object.join("control"), &format!("udev_path={}", device.display()));
@@ -128,7 +124,7 @@ impl Drop for Inner {
         }
         if let Some(file) = &self.file {
             // The loop device goes when its last user does.
-            cmd("losetup").arg("-d").arg(&self.device).run();
+            let _ = cmd("losetup").arg("-d").arg(&self.device).try_run();
             let _ = fs::remove_file(file);
         }
     }

@@ -229,9 +229,8 @@ impl Target {
 
 impl Drop for Target {
     fn drop(&mut self) {
-        if self.group.exists() {
-            put(&self.group.join("enable"), "0");
-        }
+        // Not there when it never came to be; then nothing else is either.
+        let _ = std::fs::write(self.group.join("enable"), "0");
         for initiator in objects(&self.group.join("acls")) {
             remove_initiator(&initiator);
         }

@@ -3,7 +3,7 @@
 mod cases;
 mod data;
 
-use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Multipath};
+use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Identity, Multipath};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
 use hawser_core::{ByteSize, Change};
@@ -73,10 +73,25 @@ impl Lab {
 }
 
 fn rig() -> ConnectorRig {
-    let lab = lab();
+    let Lab { host, target, lun } = lab();
     let identity = json!({ "scheme": "uuid", "value": UUID });
-    let info = json!({ "driver_volume_type": "nvmeof", "data": data(), "identity": identity });
-    ConnectorRig::new(&Nvmeof, lab.host, serde_json::from_value(info).unwrap(), lab.target)
+    let mut data = data();
+    data["ns_id"] = json!(1);
+    let info = json!({ "driver_volume_type": "nvmeof", "data": data, "identity": identity });
+    ConnectorRig::new(&Nvmeof, host, serde_json::from_value(info).unwrap(), ())
+        .on_swap(move |_| target.show(1, &nvme::namespace(OTHER, ByteSize::mib(64))))
+        .on_grow(move |_| {
+            lun.resize(ByteSize::mib(128));
+            ByteSize::mib(128)
+        })
+}
+
+/// The same over every portal.
+fn multipath_rig() -> ConnectorRig {
+    let mut rig = rig();
+    rig.attach = all_paths();
+    rig
 }
 
 hawser_testkit::connector_contract!(rig());
+hawser_testkit::connector_contract!(multipath_contract, multipath_rig());

@@ -1,0 +1,358 @@
+//! Attaching: a session for each way, one scan for the volume in each, one device of all paths.
+
+use futures_util::future::join_all;
+use hawser_core::attach::{Attach, Attached, Identity, Multipath};
+use hawser_core::error::{Error, Result};
+use hawser_core::port::Host;
+use hawser_core::{Change, Kind, Outcome, Reason};
+
+use super::data::{Credentials, Target, Volume};
+use super::leave::Leave;
+use super::login::{Login, Made};
+use super::look::{self, Found};
+use super::notes::{Claim, Key, Notes};
+use super::session::Session;
+use super::discovery;
+use crate::shared::error::AttachError;
+use crate::shared::multipath::{self, Map};
+use crate::shared::scsi::{self, Address, Assemble, Names, Route, ScsiDisk, appear, fresh};
+use crate::shared::wait::Deadline;
+
+/// One attach.
+pub(super) struct Connect<'a> {
+    pub(super) host: &'a dyn Host,
+    pub(super) volume: &'a Volume,
+    pub(super) credentials: &'a Credentials,
+    pub(super) attach: &'a Attach,
+    pub(super) given: Option<&'a Identity>,
+    pub(super) deadline: Deadline,
+}
+
+/// A path to the volume.
+type Path = (ScsiDisk, Names);
+
+/// What one call made at one target.
+struct MadeAt {
+    target: Target,
+    made: Made,
+    /// The device was not there before.
+    device: Option<Address>,
+}
+
+impl MadeAt {
+    fn new(target: &Target) -> Self {
+        Self { target: target.clone(), made: Made::default(), device: None }
+    }
+
+    fn anything(&self) -> bool {
+        self.made.claim || self.made.login || self.device.is_some()
+    }
+}
+
+impl Connect<'_> {
+    /// Attaches the volume, or finds it attached. What fails is taken back.
+    pub(super) async fn run(&self) -> Result<Change<Attached>> {
+        let claims = Notes::claims(self.host, &self.volume.key)?;
+        let there = look::disks(self.host, &look::ways(self.host, self.volume, &claims)?)?;
+        let ways = self.ways(&claims, &there).await?;
+        let mut made = Vec::new();
+        let attached = match self.paths(&ways, &there, &mut made).await {
+            Ok(paths) => self.assemble(&paths, &mut made).await,
+            Err(error) => Err(error),
+        };
+        match attached {
+            Ok((attached, false)) if !made.iter().any(MadeAt::anything) => {
+                Ok(Change::Already(attached))
+            }
+            Ok((attached, _)) => Ok(Change::Made(attached)),
+            Err(error) => Err(self.undo(made, error).await),
+        }
+    }
+
+    /// The ways to try. A target is asked for its portals only where a volume is not attached over
+    /// all that were found before.
+    async fn ways(&self, claims: &[Claim], there: &[Found]) -> Result<Vec<Target>> {
+        let wants_more = self.volume.discover && self.attach.multipath != Multipath::Off;
+        let complete = !claims.is_empty()
+            && claims.iter().all(|claim| there.iter().any(|found| found.target == claim.target));
+        if !wants_more || complete {
+            let mut ways = self.volume.targets.clone();
+            let known = claims.iter().map(|claim| claim.target.clone());
+            ways.extend(known.filter(|known| !self.volume.targets.contains(known)));
+            return Ok(ways);
+        }
+        let chap = self.credentials.discovery.as_ref();
+        let found = discovery::ways(self.host, self.volume, chap, self.deadline).await;
+        match found {
+            Ok(ways) => Ok(ways),
+            // The one way that was given may still work.
+            Err(error) if error.reason() != Some(Reason::TargetNotFound) => {
+                tracing::warn!(error = %error.sentence(), "the other portals are not known");
+                Ok(self.volume.targets.clone())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The paths to the volume: one, or all that there are.
+    async fn paths(
+        &self,
+        ways: &[Target],
+        there: &[Found],
+        made: &mut Vec<MadeAt>,
+    ) -> Result<Vec<Path>> {
+        if self.attach.multipath == Multipath::Off {
+            return self.one(ways, there, made).await;
+        }
+        if self.attach.multipath == Multipath::Enforced
+            && !multipath::is_running(self.host, self.deadline).await?
+        {
+            return Err(AttachError::NoMultipath { why: "multipathd does not run".into() }.into());
+        }
+        let tries = ways.iter().map(|target| async {
+            let mut made = MadeAt::new(target);
+            let path = self.path(target, &mut made).await;
+            (made, path)
+        });
+        let (mut paths, mut errors) = (Vec::new(), Vec::new());
+        for (made_here, path) in join_all(tries).await {
+            match path {
+                Ok(path) => paths.push(path),
+                Err(error) => {
+                    tracing::warn!(target = %made_here.target, error = %error.sentence(),
+                        "a path is missing");
+                    errors.push(error);
+                }
+            }
+            made.push(made_here);
+        }
+        // A way that leads to another volume is no path that happens to be down.
+        if let Some(at) = errors.iter().position(is_wrong_volume) {
+            return Err(errors.swap_remove(at));
+        }
+        if paths.is_empty() {
+            return Err(most_telling(errors, self.deadline));
+        }
+        self.drop_failed(made, &paths).await?;
+        Ok(paths)
+    }
+
+    /// Takes back what was made for ways that lead nowhere.
+    async fn drop_failed(&self, made: &mut Vec<MadeAt>, paths: &[Path]) -> Result<()> {
+        let hosts: Vec<u32> = paths.iter().map(|(disk, _)| disk.address.host).collect();
+        let mut kept = Vec::new();
+        for at in made.drain(..) {
+            let sessions = Session::of(self.host.files(), &at.target)?;
+            let works = sessions.iter().any(|session| hosts.contains(&session.host));
+            if works || !at.anything() {
+                kept.push(at);
+                continue;
+            }
+            let devices: Vec<Address> = at.device.into_iter().collect();
+            if let Err(error) = self.leave().target(&at.target, &devices).await {
+                tracing::warn!(target = %at.target, error = %error.sentence(),
+                    "what a failed path left is still there");
+                kept.push(at);
+            }
+        }
+        *made = kept;
+        Ok(())
+    }
+
+    /// The path that is there, or the first way that works.
+    async fn one(
+        &self,
+        ways: &[Target],
+        there: &[Found],
+        made: &mut Vec<MadeAt>,
+    ) -> Result<Vec<Path>> {
+        let mut paths = Vec::new();
+        for target in ways.iter().filter(|way| there.iter().any(|found| found.target == **way)) {
+            let mut at = MadeAt::new(target);
+            let path = self.path(target, &mut at).await;
+            made.push(at);
+            paths.push(path?);
+        }
+        if !paths.is_empty() {
+            return Ok(paths);
+        }
+        let mut errors = Vec::new();
+        for target in ways {
+            let mut at = MadeAt::new(target);
+            match self.path(target, &mut at).await {
+                Ok(path) => {
+                    made.push(at);
+                    return Ok(vec![path]);
+                }
+                Err(error) if is_wrong_volume(&error) || self.deadline.passed() => {
+                    made.push(at);
+                    return Err(error);
+                }
+                Err(error) => {
+                    let error = self.undo(vec![at], error).await;
+                    if error.is_unknown() {
+                        return Err(error);
+                    }
+                    errors.push(error);
+                }
+            }
+        }
+        Err(most_telling(errors, self.deadline))
+    }
+
+    /// One path: a session, the disk in it, and who that is.
+    async fn path(&self, target: &Target, at: &mut MadeAt) -> Result<Path> {
+        let (host, volume, deadline) = (self.host, self.volume, self.deadline);
+        let login = Login { host, volume, credentials: self.credentials, deadline };
+        let session = login.session(target, &mut at.made).await?;
+        let route = session.route(target.lun);
+        let before = route.address(host.files())?;
+        let disk = appear(host, &route, deadline).await;
+        if before.is_none() {
+            at.device = route.address(host.files())?;
+        }
+        let Some(disk) = disk? else {
+            return Err(AttachError::VolumeNotFound {
+                target: target.to_string(),
+                volume: format!("volume with the number {}", target.lun),
+                limit: deadline.limit(),
+            }
+            .into());
+        };
+        let (disk, names) = fresh(host, &route, disk, &volume.expected, deadline).await?;
+        if before.is_none() {
+            multipath::clear_leftover(host, &names.wwid(), deadline).await?;
+        }
+        let claim = Claim { target: target.clone(), wwid: Some(names.wwid()) };
+        Notes::of(host, &Key::of(target)).set_claim(&volume.key, &claim).await?;
+        Ok((disk, names))
+    }
+
+    /// One device of all paths; true when its map is new.
+    async fn assemble(
+        &self,
+        paths: &[Path],
+        made: &mut [MadeAt],
+    ) -> Result<(Attached, bool)> {
+        let files = self.host.files();
+        let wwid = paths.first().map(|(_, names)| names.wwid()).unwrap_or_default();
+        let before = Map::of_wwid(files, &wwid)?;
+        let assemble = Assemble {
+            host: self.host,
+            given: self.given,
+            multipath: self.attach.multipath,
+            read_only: self.attach.read_only || self.volume.read_only,
+            deadline: self.deadline,
+        };
+        let attached = assemble.run(paths).await;
+        let new = before.is_none() && Map::of_wwid(files, &wwid)?.is_some();
+        match attached {
+            Ok(attached) => Ok((attached, new)),
+            Err(error) => {
+                // Only a map of paths that this call brought is its own.
+                if new && made.iter().all(|at| at.device.is_some()) {
+                    self.drop_map(&wwid).await;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn drop_map(&self, wwid: &str) {
+        let Ok(Some(map)) = Map::of_wwid(self.host.files(), wwid) else { return };
+        if let Err(error) = multipath::remove(self.host, &map, self.deadline).await {
+            tracing::warn!(map = %map.name, error = %error.sentence(), "the map is still there");
+        }
+    }
+
+    fn leave(&self) -> Leave<'_> {
+        Leave {
+            host: self.host,
+            volume: &self.volume.key,
+            iface: &self.volume.iface,
+            // What is left of the deadline may be nothing; taking back has its own time.
+            deadline: Deadline::after(self.attach.deadline),
+        }
+    }
+
+    /// Takes back what this call made, and answers its error with what is known then.
+    async fn undo(&self, made: Vec<MadeAt>, error: Error) -> Error {
+        let made: Vec<MadeAt> = made.into_iter().filter(MadeAt::anything).collect();
+        if made.is_empty() {
+            return error;
+        }
+        match self.take_back(&made).await {
+            Ok(()) if error.is_unknown() => error.with_outcome(Outcome::RolledBack),
+            Ok(()) => error.with_outcome(Outcome::RolledBack),
+            Err(undo) => {
+                let why = format!("and taking it back failed too ({})", undo.sentence());
+                error.with_outcome(Outcome::Unknown).context(why)
+            }
+        }
+    }
+
+    async fn take_back(&self, made: &[MadeAt]) -> Result<()> {
+        let host = self.host;
+        let files = host.files();
+        let leave = self.leave();
+        let mut disks = Vec::new();
+        for address in made.iter().filter_map(|at| at.device) {
+            disks.extend(ScsiDisk::find(files, address)?);
+        }
+        let mut wwid = None;
+        for disk in &disks {
+            if let Some(map) = Map::above(files, &disk.disk)? {
+                // New paths in a map that was there before are multipathd's to drop.
+                let paths = map.paths(files)?;
+                if paths.iter().all(|path| disks.iter().any(|disk| disk.disk.name == *path)) {
+                    multipath::remove(host, &map, leave.deadline).await?;
+                }
+                wwid = Some(map.wwid);
+            }
+            if let (None, Some(names)) = (&wwid, disk.remembered(files)?) {
+                wwid = Some(names.wwid());
+            }
+        }
+        for at in made {
+            let devices: Vec<Address> = at.device.into_iter().collect();
+            if at.made.claim || at.made.login {
+                leave.target(&at.target, &devices).await?;
+            } else if let Some(address) = at.device {
+                scsi::delete_at(host, address, leave.deadline).await?;
+            }
+        }
+        scsi::gone(host, &disks, leave.deadline).await?;
+        if let Some(wwid) = wwid {
+            let names: Vec<_> = disks.iter().map(|disk| disk.disk.clone()).collect();
+            multipath::forgotten(host, &wwid, &names, leave.deadline).await?;
+            if Map::of_wwid(files, &wwid)?.is_none() {
+                multipath::forget_wwid(host, &wwid).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_wrong_volume(error: &Error) -> bool {
+    error.reason() == Some(Reason::IdentityMismatch)
+}
+
+/// Of several failures the one that says most about what to do.
+fn most_telling(mut errors: Vec<Error>, deadline: Deadline) -> Error {
+    let rank = |error: &Error| match error.kind() {
+        Kind::Busy | Kind::Precondition => 0,
+        Kind::Denied | Kind::Unauthenticated => 1,
+        Kind::Unsupported | Kind::Invalid => 2,
+        Kind::NotFound => 3,
+        Kind::Timeout | Kind::Unavailable => 5,
+        Kind::Exists | Kind::OutOfRange | Kind::NoSpace | Kind::Internal => 4,
+    };
+    errors.sort_by_key(rank);
+    match errors.into_iter().next() {
+        Some(error) => error,
+        None => {
+            let attempt = "attaching the volume".to_owned();
+            AttachError::Deadline { attempt, limit: deadline.limit() }.into()
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Detaching: what the kernel shows decides what goes.
+
+use futures_util::future::join_all;
+use hawser_core::Change;
+use hawser_core::attach::{AttachRecord, Attached, Detach, Identity};
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+use hawser_core::port::kernel::KernelError;
+
+use super::data::{Target, Volume};
+use super::discovery;
+use super::leave::Leave;
+use super::look::{self, Found, Verdict};
+use super::notes::{Claim, Notes};
+use crate::shared::error::AttachError;
+use crate::shared::multipath::Map;
+use crate::shared::release::Failures;
+use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk};
+use crate::shared::wait::Deadline;
+
+/// One detach.
+pub(super) struct Disconnect<'a> {
+    pub(super) host: &'a dyn Host,
+    pub(super) volume: &'a Volume,
+    pub(super) record: &'a AttachRecord,
+    pub(super) detach: &'a Detach,
+    pub(super) deadline: Deadline,
+}
+
+/// What of the volume is here.
+#[derive(Default)]
+struct Here {
+    /// Its disks, with the ways that lead to them.
+    disks: Vec<Found>,
+    /// Disks that were its, and lead to another volume now.
+    reused: Vec<(ScsiDisk, Names)>,
+    /// Ways where something of it may be left, whether it has a disk or not.
+    ways: Vec<Target>,
+    wwid: Option<String>,
+}
+
+impl Disconnect<'_> {
+    /// Takes the volume away.
+    pub(super) async fn run(&self) -> Result<Change<()>> {
+        let here = self.look().await?;
+        let mut failures = Failures::new(self.detach);
+        self.refuse_reused(&here, &mut failures).await?;
+        let disks: Vec<ScsiDisk> = here.disks.iter().map(|found| found.disk.clone()).collect();
+        let release = Release {
+            host: self.host,
+            wwid: here.wwid.as_deref(),
+            used: self.record.attached.as_ref().map(Attached::path),
+            disks: &disks,
+            detach: self.detach,
+            deadline: self.deadline,
+        };
+        let map = release.map()?.is_some();
+        release.top(&mut failures).await?;
+        let mut something = map || !disks.is_empty() || !here.reused.is_empty();
+        for left in self.leave(&here).await {
+            match left {
+                Ok(left) => something |= left,
+                Err(error) => failures.take(error)?,
+            }
+        }
+        release.settle(&mut failures).await?;
+        for target in &self.volume.targets {
+            something |= discovery::sweep(self.host, &target.portal).await?;
+        }
+        match something {
+            true => failures.answer("detaching the volume"),
+            false => Ok(Change::Already(())),
+        }
+    }
+
+    /// Every identity that the volume must have, as far as anybody knows it.
+    fn expected(&self, claims: &[Claim]) -> Vec<Identity> {
+        let attached = self.record.attached.as_ref().and_then(Attached::identity).cloned();
+        let mut expected: Vec<Identity> =
+            attached.into_iter().chain(self.volume.expected.iter().cloned()).collect();
+        if expected.is_empty() {
+            let wwid = claims.iter().find_map(|claim| claim.wwid.clone());
+            expected.extend(wwid.map(|wwid| Identity::new("wwid", wwid)));
+        }
+        expected
+    }
+
+    /// Finds what is here of the volume, and leaves out what is another's.
+    async fn look(&self) -> Result<Here> {
+        let claims = Notes::claims(self.host, &self.volume.key)?;
+        let expected = self.expected(&claims);
+        let known = |wwid: &str| {
+            Names::of_udev(wwid).is_some_and(|names| scsi::fits_all(&names, &expected))
+        };
+        // A claim of another volume that has the same name here: not ours to drop.
+        let claims: Vec<Claim> = claims
+            .into_iter()
+            .filter(|claim| claim.wwid.as_deref().is_none_or(known))
+            .collect();
+        let mut here = Here {
+            wwid: claims.iter().find_map(|claim| claim.wwid.clone()),
+            ..Here::default()
+        };
+        let ways = look::ways(self.host, self.volume, &claims)?;
+        let mut others = Vec::new();
+        for found in look::disks(self.host, &ways)? {
+            match look::judge(self.host, &found.disk, &expected).await? {
+                Verdict::Ours(names) => {
+                    here.wwid.get_or_insert_with(|| names.wwid());
+                    here.disks.push(found);
+                }
+                Verdict::Reused { was, is } => {
+                    here.wwid.get_or_insert_with(|| was.wwid());
+                    here.reused.push((found.disk, is));
+                }
+                Verdict::Other(_) => others.push(found.target),
+            }
+        }
+        if here.wwid.is_none() {
+            here.wwid = expected.iter().find_map(|identity| self.map_of(identity));
+        }
+        let claimed = |way: &Target| claims.iter().any(|claim| claim.target == *way);
+        here.ways = ways.into_iter().filter(|way| claimed(way) || !others.contains(way)).collect();
+        Ok(here)
+    }
+
+    /// The wwid of a map that is all that is left of the volume.
+    fn map_of(&self, identity: &Identity) -> Option<String> {
+        let files = self.host.files();
+        let names = files.list(std::path::Path::new("/sys/block")).ok()?;
+        names.iter().filter(|name| name.starts_with("dm-")).find_map(|name| {
+            let map = Map::of_disk(files, name).ok().flatten()?;
+            let names = Names::of_udev(&map.wwid)?;
+            scsi::fits_all(&names, std::slice::from_ref(identity)).then_some(map.wwid)
+        })
+    }
+
+    /// A disk that leads to another volume now is not flushed: what is cached for it would be
+    /// written there. By force it is cut off, and what was cached is lost.
+    async fn refuse_reused(&self, here: &Here, failures: &mut Failures<'_>) -> Result<()> {
+        for (disk, is) in &here.reused {
+            if !self.detach.force {
+                return Err(look::refusal(disk, is, self.volume));
+            }
+            disk.cut_off(self.host, self.deadline).await?;
+            scsi::delete_at(self.host, disk.address, self.deadline).await?;
+            let device = disk.disk.node.clone();
+            let source = KernelError::Nonsense {
+                attempt: format!("flushing {}", device.display()),
+                why: format!("it is wwid:{} now", is.wwid()),
+            };
+            failures.take(AttachError::Lost { device, source })?;
+        }
+        Ok(())
+    }
+
+    /// Leaves every target, all at once.
+    async fn leave(&self, here: &Here) -> Vec<Result<bool>> {
+        let (host, volume, iface) = (self.host, &self.volume.key, &self.volume.iface);
+        let leave = Leave { host, volume, iface, deadline: self.deadline };
+        let devices: Vec<Address> = here
+            .disks
+            .iter()
+            .map(|found| found.disk.address)
+            .chain(here.reused.iter().map(|(disk, _)| disk.address))
+            .collect();
+        join_all(here.ways.iter().map(|way| leave.target(way, &devices))).await
+    }
+}

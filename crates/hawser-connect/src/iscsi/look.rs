@@ -1,0 +1,144 @@
+//! What of a volume is on this host, without changing anything.
+
+use hawser_core::attach::{Attached, Identity};
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+use hawser_core::{ByteSize, Reason};
+
+use super::data::{Target, Volume};
+use super::notes::{Claim, Notes};
+use super::session::Session;
+use crate::shared::error::AttachError;
+use crate::shared::multipath::Map;
+use crate::shared::scsi::{self, Names, Route, ScsiDisk};
+
+/// A disk at the place of a volume.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    pub(super) target: Target,
+    pub(super) session: Session,
+    pub(super) disk: ScsiDisk,
+}
+
+/// Every way to a volume that this host knows of: those that were given, those that were found when
+/// it was attached, and, where only one was given, those of sessions with the same target.
+pub(super) fn ways(host: &dyn Host, volume: &Volume, claims: &[Claim]) -> Result<Vec<Target>> {
+    let mut ways = volume.targets.clone();
+    let mut add = |target: Target| {
+        if !ways.contains(&target) {
+            ways.push(target);
+        }
+    };
+    claims.iter().map(|claim| claim.target.clone()).for_each(&mut add);
+    if let (true, Some(given)) = (volume.discover, volume.targets.first()) {
+        for session in Session::list(host.files())? {
+            if session.iqn == given.iqn && session.transport == given.transport {
+                add(Target { portal: session.portal, ..given.clone() });
+            }
+        }
+    }
+    Ok(ways)
+}
+
+/// The disks at the place of a volume, whatever they are.
+pub(super) fn disks(host: &dyn Host, ways: &[Target]) -> Result<Vec<Found>> {
+    let files = host.files();
+    let sessions = Session::list(files)?;
+    let mut found: Vec<Found> = Vec::new();
+    for target in ways {
+        for session in sessions.iter().filter(|session| session.leads_to(target)) {
+            if let Some(disk) = session.route(target.lun).disk(files)?
+                && !found.iter().any(|found| found.disk == disk)
+            {
+                found.push(Found { target: target.clone(), session: session.clone(), disk });
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// What a disk at the place of a volume is.
+#[derive(Clone, Debug)]
+pub(super) enum Verdict {
+    /// The volume. A path that does not answer counts by what the kernel remembers of it.
+    Ours(Names),
+    /// Another volume: never ours.
+    Other(Names),
+    /// It was found as the volume, and the storage system shows another one under its number now:
+    /// reads and writes go there.
+    Reused {
+        /// What it was.
+        was: Names,
+        /// What it is.
+        is: Names,
+    },
+}
+
+/// Asks a disk who it is. Without any expectation it is taken for what the data says it is.
+pub(super) async fn judge(
+    host: &dyn Host,
+    disk: &ScsiDisk,
+    expected: &[Identity],
+) -> Result<Verdict> {
+    let remembered = disk.remembered(host.files())?;
+    let fits = |names: &Names| scsi::check(disk, names, expected).is_ok();
+    let told = match (disk.names(host).await, &remembered) {
+        (Ok(names), _) => names,
+        (Err(error), Some(names)) => {
+            tracing::debug!(error = %error.sentence(), "a path does not say who it is");
+            names.clone()
+        }
+        (Err(error), None) => return Err(error),
+    };
+    Ok(match remembered {
+        Some(was) if !was.same(&told) && fits(&was) => Verdict::Reused { was, is: told },
+        Some(_) | None if fits(&told) => Verdict::Ours(told),
+        Some(_) | None => Verdict::Other(told),
+    })
+}
+
+/// The device of a volume, as its user has it.
+pub(super) async fn attached(
+    host: &dyn Host,
+    volume: &Volume,
+    given: Option<&Identity>,
+) -> Result<Option<Attached>> {
+    let claims = Notes::claims(host, &volume.key)?;
+    let ways = ways(host, volume, &claims)?;
+    let mut wrong = None;
+    for Found { disk, .. } in disks(host, &ways)? {
+        match judge(host, &disk, &volume.expected).await? {
+            Verdict::Ours(names) => {
+                let map = Map::above(host.files(), &disk.disk)?;
+                let top = map.as_ref().map_or(&disk.disk, |map| &map.disk);
+                return Ok(Some(Attached::Block {
+                    device: top.node.clone(),
+                    identity: Some(scsi::told(&names, given)),
+                    size: ByteSize::bytes(top.size(host.files())?),
+                }));
+            }
+            Verdict::Other(names) | Verdict::Reused { is: names, .. } => {
+                let refused = refusal(&disk, &names, volume);
+                wrong.get_or_insert(refused);
+            }
+        }
+    }
+    match wrong {
+        Some(wrong) => Err(wrong),
+        None => Ok(None),
+    }
+}
+
+/// Why a disk is not handed out.
+pub(super) fn refusal(disk: &ScsiDisk, names: &Names, volume: &Volume) -> hawser_core::Error {
+    let expected = volume.expected.first().cloned();
+    let expected = expected.unwrap_or_else(|| Identity::new("wwid", "the volume it was"));
+    let error: hawser_core::Error = AttachError::WrongIdentity {
+        device: disk.disk.node.clone(),
+        expected,
+        found: format!("wwid:{}", names.wwid()),
+    }
+    .into();
+    debug_assert_eq!(error.reason(), Some(Reason::IdentityMismatch));
+    error
+}

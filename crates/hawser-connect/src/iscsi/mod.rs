@@ -1,0 +1,218 @@
+//! ISCSI and ISER: volumes of targets that speak SCSI over TCP or RDMA.
+//!
+//! Data, as os-brick 7 and OpenSDS write it: `target_portal`, `target_iqn` and `target_lun`, or
+//! `target_portals`, `target_iqns` and `target_luns` with one entry for each way; `auth_method`,
+//! `auth_username`, `auth_password` for CHAP, with `_in` at the end for the target's own proof, and the
+//! same after `discovery_` for the list of portals; `addressing_mode`; `iscsi_iface`, a record of
+//! `iscsiadm` for an interface; `wwn`, what the device must be; `access_mode`.
+//!
+//! | what is given | and wanted | what is done |
+//! |---|---|---|
+//! | all ways | several paths | all are used, at once |
+//! | one way | several paths | the target is asked for its portals first |
+//! | one or several | one path | the first that works |
+//!
+//! Needs the kernel modules `iscsi_tcp` or `ib_iser`, and open-iscsi: `iscsid` keeps the sessions. It is
+//! asked through `iscsiadm` to log in, once per portal; everything else is read from sysfs and
+//! written to the node database directly (`docs/adr/0009-iscsid.md`). Follows os-brick 7
+//! `connectors/iscsi.py`, open-iscsi 2.1.8 and Linux 6.12; proven with LIO.
+//!
+//! # What stays whose
+//!
+//! A session that somebody else made is used and never ended; one that we made ends with its last
+//! volume. Which one that is stands in notes below the run folder, written before the login; so does
+//! every volume that needs a session, also while its device is gone. Records of the node database
+//! that we made carry a mark and go with the session.
+//!
+//! Only the volume that is asked for is scanned (`node.session.scan` is `manual`), so no volume of
+//! somebody else appears.
+//!
+//! # Identity
+//!
+//! Page 0x83 of the device itself, asked by INQUIRY, compared with what the kernel remembers and with
+//! what the caller expects. A device whose number was given to another volume is refused.
+
+mod admin;
+mod connect;
+mod data;
+mod detach;
+mod discovery;
+mod leave;
+mod login;
+mod look;
+mod notes;
+mod portal;
+mod probe;
+mod record;
+mod session;
+
+use async_trait::async_trait;
+use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
+use hawser_core::connection::ConnectionInfo;
+use hawser_core::error::Result;
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Packages, PathsBy, Platform, Proof,
+};
+use hawser_core::port::{Connector, Host};
+use hawser_core::{ByteSize, Change};
+
+use connect::Connect;
+use data::Transport;
+use detach::Disconnect;
+use look::{Found, Verdict};
+use notes::Notes;
+
+use crate::shared::error::AttachError;
+use crate::shared::modules;
+use crate::shared::multipath::Map;
+use crate::shared::scsi;
+use crate::shared::wait::Deadline;
+
+/// iSCSI over TCP and over RDMA; keeps nothing.
+pub(crate) struct Iscsi;
+
+static INFO: ConnectorInfo = ConnectorInfo {
+    protocols: &["ISCSI", "ISER"],
+    maturity: Maturity::Stable,
+    note: "CHAP one-way and mutual, discovery, IPv6, several portals with dm-multipath; ISER over \
+           any RDMA device, proven over soft RoCE",
+    platforms: &[Platform::All],
+    abilities: Abilities {
+        extend: true,
+        multipath: Some(PathsBy::DeviceMapper),
+        encryption: true,
+        reservation: true,
+    },
+    proof: Proof::RealKernel,
+    needs: &[
+        Need::Root,
+        Need::Module("iscsi_tcp"),
+        Need::Program {
+            name: "iscsiadm",
+            packages: Packages {
+                apt: "open-iscsi",
+                dnf: "iscsi-initiator-utils",
+                zypper: "open-iscsi",
+                apk: "open-iscsi",
+            },
+        },
+        Need::File { path: "/etc/iscsi/initiatorname.iscsi", from: "the package of open-iscsi" },
+    ],
+};
+
+#[async_trait]
+impl Connector for Iscsi {
+    fn info(&self) -> &'static ConnectorInfo {
+        &INFO
+    }
+
+    async fn connect(
+        &self,
+        host: &dyn Host,
+        info: &ConnectionInfo,
+        attach: &Attach,
+    ) -> Result<Change<Attached>> {
+        let volume = data::read(info)?;
+        let credentials = data::credentials(info)?;
+        let deadline = Deadline::after(attach.deadline);
+        let _alone = Notes::lock_volume(host, &volume.key).await?;
+        modules::need(host, module(volume.transport)).await?;
+        let (volume, credentials, given) = (&volume, &credentials, info.identity.as_ref());
+        Connect { host, volume, credentials, attach, given, deadline }.run().await
+    }
+
+    async fn disconnect(
+        &self,
+        host: &dyn Host,
+        record: &AttachRecord,
+        detach: &Detach,
+    ) -> Result<Change<()>> {
+        let volume = data::read(&record.info)?;
+        let deadline = Deadline::after(detach.deadline);
+        let _alone = Notes::lock_volume(host, &volume.key).await?;
+        Disconnect { host, volume: &volume, record, detach, deadline }.run().await
+    }
+
+    async fn extend(&self, host: &dyn Host, record: &AttachRecord) -> Result<ByteSize> {
+        let volume = data::read(&record.info)?;
+        let deadline = Deadline::after(record.attach.deadline);
+        let _alone = Notes::lock_volume(host, &volume.key).await?;
+        let claims = Notes::claims(host, &volume.key)?;
+        let ways = look::ways(host, &volume, &claims)?;
+        let mut disks = Vec::new();
+        for Found { disk, session, .. } in look::disks(host, &ways)? {
+            match look::judge(host, &disk, &volume.expected).await? {
+                Verdict::Ours(_) if session.is_up() => disks.push(disk),
+                Verdict::Ours(_) => {
+                    let what = disk.disk.node.display().to_string();
+                    let why = format!("its session is {}", session.state());
+                    return Err(AttachError::PathsDown { what, why }.into());
+                }
+                Verdict::Other(names) | Verdict::Reused { is: names, .. } => {
+                    return Err(look::refusal(&disk, &names, &volume));
+                }
+            }
+        }
+        if disks.is_empty() {
+            let what = volume.targets[0].to_string();
+            return Err(AttachError::NotAttached { what }.into());
+        }
+        scsi::grow(host, &disks, deadline).await
+    }
+
+    async fn lookup(&self, host: &dyn Host, info: &ConnectionInfo) -> Result<Option<Attached>> {
+        let volume = data::read(info)?;
+        look::attached(host, &volume, info.identity.as_ref()).await
+    }
+
+    async fn health(&self, host: &dyn Host, record: &AttachRecord) -> Result<Health> {
+        let volume = data::read(&record.info)?;
+        let claims = Notes::claims(host, &volume.key)?;
+        let ways = look::ways(host, &volume, &claims)?;
+        let found = look::disks(host, &ways)?;
+        let Some(first) = found.first() else {
+            return Ok(Health::bad(format!("{} shows no volume here", volume.targets[0])));
+        };
+        let map = Map::above(host.files(), &first.disk.disk)?;
+        let mut problems = Vec::new();
+        for Found { disk, session, target } in &found {
+            let node = disk.disk.node.display();
+            let state = disk.state(host.files())?;
+            if !session.is_up() {
+                problems.push(format!("the session with {target} is {}", session.state()));
+            } else if state != "running" {
+                problems.push(format!("{node} is {state}"));
+            } else {
+                match look::judge(host, disk, &volume.expected).await? {
+                    Verdict::Ours(_) => {}
+                    Verdict::Other(names) | Verdict::Reused { is: names, .. } => {
+                        problems.push(look::refusal(disk, &names, &volume).sentence());
+                    }
+                }
+            }
+        }
+        for claim in &claims {
+            if !found.iter().any(|found| found.target == claim.target) {
+                problems.push(format!("the path over {} is missing", claim.target));
+            }
+        }
+        if let Some(map) = &map {
+            let (paths, usable) = (map.paths(host.files())?.len(), map.usable(host).await?);
+            if usable < paths {
+                problems.push(format!("{usable} of {paths} paths of the map {} work", map.name));
+            }
+        }
+        Ok(if problems.is_empty() { Health::good() } else { Health::bad(problems.join("; ")) })
+    }
+}
+
+/// What carries the sessions in the kernel.
+fn module(transport: Transport) -> &'static str {
+    match transport {
+        Transport::Tcp => "iscsi_tcp",
+        Transport::Iser => "ib_iser",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,97 @@
+//! Writing out what is cached, before a volume of one or several paths goes.
+//!
+//! The traps, all seen on real kernels:
+//! - a map without a path that keeps what is written to it lets a flush sleep for ever, and no
+//!   signal ends it: so the paths are counted first, and the flush has a deadline;
+//! - once such a map is told to fail instead, what waited is thrown away, and removing the map
+//!   answers success all the same: so only the flush of a descriptor that was open before counts;
+//! - paths below a map are not flushed: their map's flush is enough, and a dead one would fail.
+
+use std::time::Duration;
+
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+use hawser_core::port::kernel::KernelError;
+
+use super::error::AttachError;
+use super::multipath::Map;
+use super::release::{FLUSH_LIMIT, Failures};
+use super::users::Whole;
+use super::wait::Deadline;
+
+/// How long what waited may take to fail, once it may not wait any more.
+const GIVE_UP_LIMIT: Duration = Duration::from_secs(10);
+
+/// The device that was given to the user.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Top<'a> {
+    /// One path.
+    Disk(&'a Whole),
+    /// A map of several.
+    Map(&'a Map),
+}
+
+impl Top<'_> {
+    /// Its disk.
+    pub(crate) fn disk(&self) -> &Whole {
+        match self {
+            Self::Disk(disk) => disk,
+            Self::Map(map) => &map.disk,
+        }
+    }
+}
+
+/// Writes out what is cached for a volume. Without force any failure ends the detach with nothing
+/// changed. With force it goes on: a map stops waiting for a path, and what could not be written is
+/// reported as lost.
+pub(crate) async fn flush(
+    host: &dyn Host,
+    top: Top<'_>,
+    force: bool,
+    failures: &mut Failures<'_>,
+    deadline: Deadline,
+) -> Result<()> {
+    let map = match top {
+        Top::Disk(disk) => return failures.flush(host, &disk.node, deadline).await,
+        Top::Map(map) => map,
+    };
+    let device = map.disk.node.clone();
+    let has_path = map.usable(host).await? > 0;
+    if !has_path && !force {
+        return failures.take(AttachError::NoPath { device });
+    }
+    // Opened before anything is given up: errors are told to each opening once.
+    let opened = host.disks().open(&device).await;
+    let disk = match opened {
+        Ok(disk) => disk,
+        Err(source) if force => return failures.take(AttachError::Lost { device, source }),
+        Err(source) => return failures.take(AttachError::Flush { device, source }),
+    };
+    if !has_path {
+        stop_waiting(host, map).await;
+    }
+    // A forced detach has more to do after a flush that hangs.
+    let share = if force { deadline.left() / 2 } else { deadline.left() };
+    let flushed = disk.flush(share.min(FLUSH_LIMIT)).await;
+    let flushed = match flushed {
+        Err(KernelError::Late { .. }) if force => {
+            stop_waiting(host, map).await;
+            // The same flush, which ends now.
+            disk.flush(GIVE_UP_LIMIT).await
+        }
+        flushed => flushed,
+    };
+    match flushed {
+        Ok(()) => Ok(()),
+        Err(source) if force => failures.take(AttachError::Lost { device, source }),
+        Err(source) => failures.take(AttachError::Flush { device, source }),
+    }
+}
+
+/// Lets what waits for a path fail. By a message to the kernel: multipathd may be gone, or busy
+/// with this very map.
+async fn stop_waiting(host: &dyn Host, map: &Map) {
+    if let Err(error) = host.maps().message(&map.name, "fail_if_no_path").await {
+        tracing::warn!(map = %map.name, %error, "the map goes on waiting for a path");
+    }
+}

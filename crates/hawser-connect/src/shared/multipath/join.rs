@@ -1,0 +1,159 @@
+//! Paths become a map.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+use hawser_core::port::kernel::Files;
+
+use super::daemon::{self, Answer};
+use super::map::Map;
+use super::{remove, wwids};
+use crate::shared::error::AttachError;
+use crate::shared::users::Whole;
+use crate::shared::wait::Deadline;
+
+/// How long a map may take to appear, and to have all of its paths.
+const MAP_LIMIT: Duration = Duration::from_secs(10);
+
+/// The longest time without a look of our own: multipathd's view has no event.
+const RECHECK: Duration = Duration::from_millis(250);
+
+/// Paths of one volume that are to become a map.
+pub(crate) struct Join<'a> {
+    pub(crate) host: &'a dyn Host,
+    /// The volume, as udev names it.
+    pub(crate) wwid: &'a str,
+    /// Its paths on this host.
+    pub(crate) paths: &'a [Whole],
+    pub(crate) deadline: Deadline,
+}
+
+/// A map that is ready for use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Joined {
+    pub(crate) map: Map,
+    /// Paths that did not make it into the map in time.
+    pub(crate) missing: Vec<String>,
+}
+
+impl Join<'_> {
+    /// True when multipathd makes a map of even one path of this volume, unasked.
+    pub(crate) async fn is_taken_anyway(&self) -> Result<bool> {
+        if wwids::is_remembered(self.host.files(), self.wwid)? {
+            return Ok(true);
+        }
+        daemon::takes_strangers(self.host, self.deadline).await
+    }
+
+    /// Waits until the map is there, holds every path and has one that works; `None` when there is
+    /// no map in time. Where multipathd wants it so, the volume is remembered for it first, until
+    /// [`forget_wwid`](super::forget_wwid).
+    pub(crate) async fn run(&self) -> Result<Option<Joined>> {
+        let deadline = self.deadline.within(MAP_LIMIT);
+        let mut events = self.host.events().subscribe();
+        let remember = !self.is_taken_anyway().await?;
+        if remember {
+            wwids::remember(self.host, self.wwid).await?;
+        }
+        let mut told = BTreeSet::new();
+        let mut found = None;
+        let begun = tokio::time::Instant::now();
+        loop {
+            if let Some(map) = Map::of_wwid(self.host.files(), self.wwid)? {
+                let missing = self.missing(&map)?;
+                let usable = map.usable(self.host).await?;
+                if missing.is_empty() && usable > 0 && map.disk.has_node(self.host.files())? {
+                    return Ok(Some(Joined { map, missing }));
+                }
+                found = Some((map, missing, usable));
+            }
+            if deadline.passed() {
+                break;
+            }
+            // It hears of new disks by itself, but has decided already where it was told to
+            // remember the volume only now.
+            let nudge = remember || begun.elapsed() > 4 * RECHECK;
+            if nudge && self.tell(&mut told, deadline).await? == Taken::Never {
+                break;
+            }
+            events.changed(deadline.left().min(RECHECK)).await;
+        }
+        match found {
+            Some((map, missing, usable)) if usable > 0 => Ok(Some(Joined { map, missing })),
+            Some(_) | None => Ok(None),
+        }
+    }
+
+    /// The paths that are not in the map.
+    fn missing(&self, map: &Map) -> Result<Vec<String>> {
+        let there = map.paths(self.host.files())?;
+        let missing = self.paths.iter().filter(|path| !there.contains(&path.name));
+        Ok(missing.map(|path| path.name.clone()).collect())
+    }
+
+    /// Tells multipathd of paths that udev knows already; before that it would refuse them.
+    async fn tell(&self, told: &mut BTreeSet<String>, deadline: Deadline) -> Result<Taken> {
+        for path in self.paths {
+            if told.contains(&path.name) || !udev_knows(self.host.files(), path)? {
+                continue;
+            }
+            let command = format!("add path {}", path.name);
+            match daemon::tell(self.host, &command, deadline).await? {
+                Answer::Done => {
+                    told.insert(path.name.clone());
+                }
+                Answer::Refused(why) if why.contains("blacklisted") => {
+                    tracing::warn!(path = %path.name, "the configuration of multipathd excludes it");
+                    return Ok(Taken::Never);
+                }
+                Answer::Refused(why) => {
+                    tracing::debug!(path = %path.name, %why, "multipathd does not take the path yet");
+                }
+                Answer::Late | Answer::NotRunning => {}
+            }
+        }
+        Ok(Taken::Perhaps)
+    }
+}
+
+/// Whether waiting for a map makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Taken {
+    Perhaps,
+    Never,
+}
+
+/// True when the rules of udev have run for a disk, or there is no udev.
+fn udev_knows(files: &dyn Files, disk: &Whole) -> Result<bool> {
+    const DATABASE: &str = "/run/udev/data";
+    if files.resolve(Path::new(DATABASE))?.is_none() {
+        return Ok(true);
+    }
+    let Some(number) = disk.attribute(files, "dev")? else { return Ok(false) };
+    let entry = PathBuf::from(DATABASE).join(format!("b{number}"));
+    Ok(files.resolve(&entry)?.is_some())
+}
+
+/// Deals with a map of this volume that an earlier attach left without a path that works: new paths
+/// would join it, and with them whatever still waits in it. Nobody has it open: it goes. Somebody
+/// has: the attach is refused.
+pub(crate) async fn clear_leftover(host: &dyn Host, wwid: &str, deadline: Deadline) -> Result<()> {
+    let Some(map) = Map::of_wwid(host.files(), wwid)? else { return Ok(()) };
+    if map.usable(host).await? > 0 {
+        return Ok(());
+    }
+    tracing::warn!(map = %map.name, "a map without a path that works is in the way of its volume");
+    remove::refuse_used(host, &map, false, deadline).await?;
+    match remove::remove(host, &map, deadline).await {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == hawser_core::Kind::Busy => Err(AttachError::Busy {
+            device: map.disk.node.clone(),
+            users: "somebody who waits for a volume that is gone".into(),
+        }
+        .into()),
+        Err(error) => Err(error),
+    }
+}

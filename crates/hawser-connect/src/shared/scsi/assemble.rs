@@ -1,0 +1,161 @@
+//! The paths of a volume become the one device that its user gets.
+
+use std::time::Duration;
+
+use hawser_core::ByteSize;
+use hawser_core::attach::{Attached, Identity, Multipath};
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+
+use super::disk::ScsiDisk;
+use super::identity::told;
+use super::names::Names;
+use crate::shared::error::AttachError;
+use crate::shared::multipath::{self, Join, Map};
+use crate::shared::users::Whole;
+use crate::shared::wait::{self, Deadline};
+
+/// How long a device that refuses writes may take to accept them: paths change their state, and a
+/// map is made anew.
+const WRITABLE_LIMIT: Duration = Duration::from_secs(10);
+
+/// What is to become of the paths of a volume.
+pub(crate) struct Assemble<'a> {
+    pub(crate) host: &'a dyn Host,
+    /// The identity that the caller gave, to answer it in his own words.
+    pub(crate) given: Option<&'a Identity>,
+    pub(crate) multipath: Multipath,
+    pub(crate) read_only: bool,
+    pub(crate) deadline: Deadline,
+}
+
+impl Assemble<'_> {
+    /// Makes one device of paths that were found to be the expected volume, each with its names.
+    /// There is at least one.
+    pub(crate) async fn run(&self, paths: &[(ScsiDisk, Names)]) -> Result<Attached> {
+        let Some(((first, names), others)) = paths.split_first() else {
+            let attempt = "looking for a path".to_owned();
+            return Err(AttachError::Deadline { attempt, limit: self.deadline.limit() }.into());
+        };
+        for (disk, its) in others {
+            if !names.same(its) {
+                return Err(AttachError::WrongIdentity {
+                    device: disk.disk.node.clone(),
+                    expected: Identity::new("wwid", names.wwid()),
+                    found: format!("wwid:{}", its.wwid()),
+                }
+                .into());
+            }
+        }
+        let disks: Vec<&ScsiDisk> = paths.iter().map(|(disk, _)| disk).collect();
+        same_size(self.host, &disks, self.deadline).await?;
+        let map = self.map(&names.wwid(), &disks).await?;
+        let top = map.as_ref().map_or(&first.disk, |map| &map.disk);
+        self.set_access(top, map.as_ref(), &disks).await?;
+        Ok(Attached::Block {
+            device: top.node.clone(),
+            identity: Some(told(names, self.given)),
+            size: ByteSize::bytes(top.size(self.host.files())?),
+        })
+    }
+
+    /// The map of the paths, where there is to be one.
+    async fn map(&self, wwid: &str, disks: &[&ScsiDisk]) -> Result<Option<Map>> {
+        let (host, deadline) = (self.host, self.deadline);
+        let paths: Vec<Whole> = disks.iter().map(|disk| disk.disk.clone()).collect();
+        let join = Join { host, wwid, paths: &paths, deadline };
+        if !multipath::is_running(host, deadline).await? {
+            // Maps outlive their daemon.
+            if let Some(map) = Map::above(host.files(), &paths[0])? {
+                return Ok(Some(map));
+            }
+            return match self.multipath {
+                Multipath::Off | Multipath::Wanted => Ok(None),
+                Multipath::Enforced => {
+                    Err(AttachError::NoMultipath { why: "multipathd does not run".into() }.into())
+                }
+            };
+        }
+        // One path is enough for him, but what multipathd takes cannot be used without its map.
+        if self.multipath == Multipath::Off && !join.is_taken_anyway().await? {
+            return Ok(None);
+        }
+        let joined = join.run().await?;
+        match (joined, self.multipath) {
+            (Some(joined), _) => {
+                if !joined.missing.is_empty() {
+                    tracing::warn!(map = %joined.map.name, missing = ?joined.missing,
+                        "some paths are not in the map yet");
+                }
+                Ok(Some(joined.map))
+            }
+            (None, Multipath::Off | Multipath::Wanted) => {
+                tracing::warn!(%wwid, "multipathd makes no map of this volume; one path is used");
+                Ok(None)
+            }
+            (None, Multipath::Enforced) => {
+                let why = format!("multipathd makes no map of {wwid}; look at its configuration");
+                Err(AttachError::NoMultipath { why }.into())
+            }
+        }
+    }
+
+    /// Makes the device refuse writes, or makes sure that it takes them.
+    async fn set_access(
+        &self,
+        top: &Whole,
+        map: Option<&Map>,
+        disks: &[&ScsiDisk],
+    ) -> Result<()> {
+        let files = self.host.files();
+        let refuses =
+            || -> Result<bool> { Ok(top.attribute(files, "ro")?.as_deref() == Some("1")) };
+        if refuses()? == self.read_only {
+            return Ok(());
+        }
+        let attempt = || format!("setting the access of {}", top.node.display());
+        if self.read_only {
+            let set = self.host.disks().set_read_only(&top.node, true).await;
+            return Ok(set.map_err(|source| AttachError::Kernel { attempt: attempt(), source })?);
+        }
+        // A path that was not ready for writes when it was found says so until it is asked again.
+        let mut events = self.host.events().subscribe();
+        for disk in disks {
+            disk.rescan(self.host, self.deadline).await?;
+        }
+        let set = self.host.disks().set_read_only(&top.node, false).await;
+        if let Err(error) = set {
+            tracing::debug!(device = %top.node.display(), %error, "not writable yet");
+        }
+        if let Some(map) = map {
+            multipath::reload(self.host, map, self.deadline).await?;
+        }
+        let limit = self.deadline.within(WRITABLE_LIMIT);
+        let writable = async || Ok((!refuses()?).then_some(()));
+        match wait::until(&mut *events, limit, writable).await? {
+            Some(()) => Ok(()),
+            None => Err(AttachError::ReadOnly { device: top.node.clone() }.into()),
+        }
+    }
+}
+
+/// Refuses paths that disagree about the size, after each was asked again.
+async fn same_size(host: &dyn Host, disks: &[&ScsiDisk], deadline: Deadline) -> Result<()> {
+    let sizes = || -> Result<Vec<u64>> {
+        disks.iter().map(|disk| disk.disk.size(host.files())).collect()
+    };
+    let differ = |sizes: &[u64]| sizes.windows(2).any(|pair| pair[0] != pair[1]);
+    if !differ(&sizes()?) {
+        return Ok(());
+    }
+    for disk in disks {
+        disk.rescan(host, deadline).await?;
+    }
+    let sizes = sizes()?;
+    if !differ(&sizes) {
+        return Ok(());
+    }
+    let what = disks[0].disk.node.display().to_string();
+    let why = format!("its paths have different sizes: {sizes:?}");
+    Err(AttachError::PathsDown { what, why }.into())
+}

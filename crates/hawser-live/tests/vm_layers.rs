@@ -1,0 +1,331 @@
+//! LUKS and reservations above a device, on a real kernel and a real target.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use hawser_connect::node::NodeHalf;
+use hawser_connect::{HostSettings, open};
+use hawser_core::attach::{Attach, Detach, Encryption, EncryptionFormat, SingleWriter};
+use hawser_core::connection::ConnectionInfo;
+use hawser_core::port::Library;
+use hawser_core::port::library::VolumeKey;
+use hawser_core::secret::Secret;
+use hawser_core::{Error, Reason};
+use hawser_live::lab::guest::{self, Daemon, Leftovers, cmd, lio, modprobe, wait_for};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+const IQN: &str = "iqn.2004-10.com.example:layers";
+const PORTAL: &str = "127.0.1.1:3260";
+const OTHER_HOST: &str = "iqn.2004-10.com.example:other";
+const LIMIT: Duration = Duration::from_secs(20);
+const MIB: usize = 1024 * 1024;
+/// What a write gets that a reservation of another host forbids.
+const CONFLICT: i32 = Errno::BADE.raw_os_error();
+
+/// One host: a library with records of its own.
+struct Host {
+    runtime: Runtime,
+    library: NodeHalf,
+    _dir: TempDir,
+}
+
+impl Host {
+    fn new() -> Self {
+        let dir = TempDir::new().unwrap();
+        let settings = HostSettings {
+            run_dir: dir.path().join("run"),
+            lock_dir: dir.path().join("lock"),
+            ..HostSettings::default()
+        };
+        let library = open(settings).unwrap();
+        Self { runtime: Runtime::new().unwrap(), library, _dir: dir }
+    }
+
+    fn connect(&self, info: &ConnectionInfo, attach: &Attach) -> Result<PathBuf, Error> {
+        let connected = self.runtime.block_on(self.library.connect(info, attach));
+        connected.map(|change| change.into_inner().path)
+    }
+
+    fn disconnect(&self, info: &ConnectionInfo) -> Result<(), Error> {
+        let key = VolumeKey::Info(info.clone());
+        self.runtime.block_on(self.library.disconnect(&key, &Detach::default())).map(|_| ())
+    }
+
+    fn extend(&self, info: &ConnectionInfo) -> u64 {
+        let key = VolumeKey::Info(info.clone());
+        self.runtime.block_on(self.library.extend(&key)).unwrap().size_bytes.unwrap()
+    }
+}
+
+fn image(path: &Path, key: &str) -> ConnectionInfo {
+    let data = json!({ "path": path, "kind": "file", "volume_id": "secret-volume" });
+    let envelope = json!({ "driver_volume_type": "local", "data": data });
+    let mut info: ConnectionInfo = serde_json::from_value(envelope).unwrap();
+    info.secrets.insert("encryption_key".into(), Secret::new(key));
+    info
+}
+
+fn device(path: &Path, volume: &str) -> ConnectionInfo {
+    let data = json!({ "device_path": path, "volume_id": volume });
+    let envelope = json!({ "driver_volume_type": "local", "data": data });
+    serde_json::from_value(envelope).unwrap()
+}
+
+fn encrypted(format: EncryptionFormat, format_if_blank: bool) -> Attach {
+    let encryption =
+        Encryption { format, cipher: None, key_size: None, format_if_blank, discards: false };
+    Attach { encryption: Some(encryption), deadline: Duration::from_secs(300), ..Attach::default() }
+}
+
+fn single_writer(key: u64, preempt: bool) -> Attach {
+    Attach { reservation: Some(SingleWriter { key, preempt }), ..Attach::default() }
+}
+
+/// Opens past the page cache.
+fn direct(device: &Path) -> File {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(OFlags::DIRECT.bits() as i32)
+        .open(device)
+        .unwrap()
+}
+
+fn write_through(device: &Path, bytes: &[u8]) {
+    let mut file = OpenOptions::new().write(true).open(device).unwrap();
+    file.write_all(bytes).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn read(device: &Path, count: usize) -> Vec<u8> {
+    let mut bytes = vec![0; count];
+    File::open(device).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+    bytes
+}
+
+#[test]
+fn an_encrypted_volume_is_opened_grown_and_closed_and_no_plain_text_reaches_the_image() {
+    for format in [EncryptionFormat::Luks, EncryptionFormat::Luks2] {
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().join("v.img");
+        File::create(&path).unwrap().set_len(96 * MIB as u64).unwrap();
+        make_header(&path, format, "correct horse");
+        let (host, info) = (Host::new(), image(&path, "correct horse"));
+        let before = Leftovers::snapshot();
+        let text = b"battery staple battery staple";
+
+        let clear = host.connect(&info, &encrypted(format, true)).unwrap();
+        write_through(&clear, text);
+        File::options().write(true).open(&path).unwrap().set_len(128 * MIB as u64).unwrap();
+        let small = cmd("blockdev").arg("--getsize64").arg(&clear).ok();
+        let grown = host.extend(&info);
+        let again = host.connect(&info, &encrypted(format, true)).unwrap();
+        host.disconnect(&info).unwrap();
+        host.disconnect(&info).unwrap();
+
+        assert_eq!(again, clear);
+        assert_eq!(grown - small.trim().parse::<u64>().unwrap(), 32 * MIB as u64);
+        before.assert_restored();
+        let raw = std::fs::read(&path).unwrap();
+        assert!(!raw.windows(text.len()).any(|window| window == text), "plain text in the image");
+        let clear = host.connect(&info, &encrypted(format, true)).unwrap();
+        assert_eq!(read(&clear, text.len()), text);
+        host.disconnect(&info).unwrap();
+        before.assert_restored();
+    }
+}
+
+/// A header whose key is cheap to try: the guest is slow, and strength is not what is tested.
+fn make_header(path: &Path, format: EncryptionFormat, key: &str) {
+    let word = match format {
+        EncryptionFormat::Luks => "luks1",
+        EncryptionFormat::Luks2 => "luks2",
+    };
+    cmd("cryptsetup")
+        .args(["luksFormat", "--batch-mode", "--type", word, "--key-file=-"])
+        .args(["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"])
+        .arg(path)
+        .input(key)
+        .ok();
+}
+
+#[test]
+fn a_blank_volume_gets_a_header_when_that_was_asked_for() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("v.img");
+    File::create(&path).unwrap().set_len(32 * MIB as u64).unwrap();
+    let (host, info) = (Host::new(), image(&path, "correct horse"));
+    let before = Leftovers::snapshot();
+
+    host.connect(&info, &encrypted(EncryptionFormat::Luks, true)).unwrap();
+    host.disconnect(&info).unwrap();
+
+    assert!(cmd("cryptsetup").args(["isLuks", "--type", "luks1"]).arg(&path).succeeds());
+    before.assert_restored();
+}
+
+#[test]
+fn case_20_a_device_that_is_not_blank_never_gets_a_header() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("v.img");
+    let mut content = vec![0; 32 * MIB];
+    content[2 * MIB] = 7;
+    std::fs::write(&path, &content).unwrap();
+    let (host, info) = (Host::new(), image(&path, "key"));
+    let before = Leftovers::snapshot();
+
+    let refused = host.connect(&info, &encrypted(EncryptionFormat::Luks2, true));
+    let untouched = std::fs::read(&path).unwrap() == content;
+    let blank_not_asked = {
+        File::create(&path).unwrap().set_len(32 * MIB as u64).unwrap();
+        host.connect(&info, &encrypted(EncryptionFormat::Luks2, false))
+    };
+
+    assert_eq!(refused.unwrap_err().reason(), Some(Reason::IdentityMismatch));
+    assert!(untouched, "the image was written to");
+    assert!(blank_not_asked.unwrap_err().sentence().contains("format_if_blank"));
+    assert!(read(&path, 4096).iter().all(|byte| *byte == 0), "the blank image was written to");
+    before.assert_restored();
+}
+
+#[test]
+fn a_wrong_key_is_told_apart_and_leaves_nothing() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("v.img");
+    File::create(&path).unwrap().set_len(64 * MIB as u64).unwrap();
+    let host = Host::new();
+    let before = Leftovers::snapshot();
+    make_header(&path, EncryptionFormat::Luks2, "right");
+
+    let wrong = host.connect(&image(&path, "wrong"), &encrypted(EncryptionFormat::Luks2, false));
+
+    assert_eq!(wrong.unwrap_err().reason(), Some(Reason::WrongKey));
+    before.assert_restored();
+}
+
+/// One LUN as two hosts see it: two sessions of two initiators.
+struct TwoHosts {
+    ours: PathBuf,
+    theirs: PathBuf,
+    _target: lio::Target,
+    _disk: lio::Disk,
+    _iscsid: Daemon,
+}
+
+impl TwoHosts {
+    fn new() -> Self {
+        modprobe(&["sd_mod"]);
+        let iscsid = guest::iscsid();
+        let disk = lio::Disk::new("shared", 64);
+        let mut target = lio::Target::new(IQN);
+        target.add_portal(PORTAL).add_lun(1, &disk);
+        target.allow(&guest::initiator()).allow(OTHER_HOST).enable();
+        let iface = || cmd("iscsiadm").args(["-m", "iface", "-I", "other"]);
+        iface().args(["-o", "new"]).ok();
+        iface().args(["-o", "update", "-n", "iface.initiatorname", "-v", OTHER_HOST]).ok();
+        let ours = login("default");
+        let theirs = login("other");
+        assert_ne!(ours, theirs);
+        Self { ours, theirs, _target: target, _disk: disk, _iscsid: iscsid }
+    }
+}
+
+impl Drop for TwoHosts {
+    fn drop(&mut self) {
+        cmd("iscsiadm").args(["-m", "node", "--logout"]).run();
+        cmd("iscsiadm").args(["-m", "node", "-o", "delete"]).run();
+        cmd("iscsiadm").args(["-m", "iface", "-I", "other", "-o", "delete"]).run();
+    }
+}
+
+fn disks() -> Vec<String> {
+    let entries = std::fs::read_dir("/sys/block").unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.starts_with("sd")).collect()
+}
+
+fn login(iface: &str) -> PathBuf {
+    let node = || cmd("iscsiadm").args(["-m", "node", "-T", IQN, "-p", PORTAL, "-I", iface]);
+    let before = disks();
+    node().args(["-o", "new"]).ok();
+    node().arg("--login").ok();
+    let name = wait_for("a disk", LIMIT, || disks().into_iter().find(|n| !before.contains(n)));
+    let path = Path::new("/dev").join(name);
+    wait_for("its node", LIMIT, || File::open(&path).ok());
+    path
+}
+
+#[test]
+fn the_second_writer_is_refused_and_after_preemption_the_first_ones_writes_fail() {
+    let lun = TwoHosts::new();
+    let (a, b) = (Host::new(), Host::new());
+    let (at_a, at_b) = (device(&lun.ours, "shared-a"), device(&lun.theirs, "shared-b"));
+    a.connect(&at_a, &single_writer(0xa, false)).unwrap();
+
+    let refused = b.connect(&at_b, &single_writer(0xb, false)).unwrap_err();
+    let conflict = direct(&lun.theirs).write_all_at(aligned(b'b').as_slice(), 0);
+
+    assert_eq!(refused.reason(), Some(Reason::Reserved), "{refused:?}");
+    assert_eq!(conflict.unwrap_err().raw_os_error(), Some(CONFLICT), "a write of another host");
+
+    // Host A goes on writing while it is thrown out.
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = {
+        let (file, stop) = (direct(&lun.ours), Arc::clone(&stop));
+        std::thread::spawn(move || {
+            let block = aligned(b'a');
+            while !stop.load(Ordering::Relaxed) {
+                if let Err(error) = file.write_all_at(block.as_slice(), 0) {
+                    return error.raw_os_error();
+                }
+            }
+            None
+        })
+    };
+    std::thread::sleep(Duration::from_millis(300));
+    b.connect(&at_b, &single_writer(0xb, true)).unwrap();
+    direct(&lun.theirs).write_all_at(aligned(b'B').as_slice(), 0).unwrap();
+    let failed = wait_for("the first writer to fail", LIMIT, || writer.is_finished().then_some(()));
+    stop.store(true, Ordering::Relaxed);
+
+    assert_eq!(writer.join().unwrap(), Some(CONFLICT), "{failed:?}");
+    assert_eq!(read_direct(&lun.theirs), aligned(b'B').as_slice(), "the second writer's data");
+    let late = direct(&lun.ours).write_all_at(aligned(b'x').as_slice(), 0);
+    assert_eq!(late.unwrap_err().raw_os_error(), Some(CONFLICT));
+    assert_eq!(read_direct(&lun.theirs), aligned(b'B').as_slice());
+
+    b.disconnect(&at_b).unwrap();
+    a.disconnect(&at_a).unwrap();
+    direct(&lun.ours).write_all_at(aligned(b'c').as_slice(), 0).expect("nobody reserves it now");
+}
+
+/// A block that direct I/O takes.
+struct Aligned(Vec<u8>, usize);
+
+impl Aligned {
+    fn as_slice(&self) -> &[u8] {
+        &self.0[self.1..self.1 + 4096]
+    }
+}
+
+fn aligned(fill: u8) -> Aligned {
+    let bytes = vec![fill; 3 * 4096];
+    let offset = bytes.as_ptr().align_offset(4096);
+    Aligned(bytes, offset)
+}
+
+fn read_direct(device: &Path) -> Vec<u8> {
+    let mut block = aligned(0);
+    let start = block.1;
+    direct(device).read_exact_at(&mut block.0[start..start + 4096], 0).unwrap();
+    block.as_slice().to_vec()
+}
