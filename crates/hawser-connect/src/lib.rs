@@ -12,7 +12,11 @@
 //!
 //! A protocol is added by a folder, its `mod` line and its table line below.
 
+mod disco;
+mod aoe;
 mod error;
+mod hgst;
+mod huawei_sds;
 mod iscsi;
 mod layers;
 mod library;
@@ -36,10 +40,19 @@ pub use library::open;
 pub use local::Local;
 pub use registry::FileRegistry;
 use shared::remote_fs::Remote;
+use shared::vendor::Vendor;
 
 /// Every connector that is built in.
-pub static CONNECTORS: &[&dyn Connector] =
-    &[&local::Local, &iscsi::Iscsi, &nbd::Nbd, &nvmeof::Nvmeof, &rbd::Rbd, &Remote(nfs::Nfs), &Remote(smb::Smb)];
+pub static CONNECTORS: &[&dyn Connector] = &[&Vendor(disco::Disco), &Vendor(hgst::Hgst), &Vendor(huawei_sds::HuaweiSds), 
+    &local::Local,
+    &aoe::Aoe,
+    &iscsi::Iscsi,
+    &nbd::Nbd,
+    &nvmeof::Nvmeof,
+    &rbd::Rbd,
+    &Remote(nfs::Nfs),
+    &Remote(smb::Smb),
+];
 
 /// The connector that answers to a protocol.
 pub fn find(protocol: &Protocol) -> Option<&'static dyn Connector> {

@@ -213,7 +213,7 @@ mod tests {
             "publication": publication, "volume": "vol-01k5zzzzzzzzzzzzzzzzzzzzzz",
             "info": { "driver_volume_type": "LOCAL", "data": { "path": "/p", "qos": { "a": 1 } } },
             "attach": { "deadline": { "secs": 60, "nanos": 0 }, "read_only": true,
-                        "mount_flags": ["noatime"] },
+                        "mount_flags": ["noatime"], "multipath": "off" },
             "state": "attached",
             "attached": { "type": "block", "device": "/dev/loop3", "size": 1_073_741_824,
                           "identity": { "scheme": "image", "value": "v" } },

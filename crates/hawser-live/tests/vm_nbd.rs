@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -83,6 +83,7 @@ impl Drop for Bench {
         let said = cmd("dmesg").run().stdout;
         let lines: Vec<&str> = said.lines().collect();
         println!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
+        println!("{}\n{}", cmd("pgrep").args(["-a", "nbdkit"]).run().stdout, self.server.log());
         cmd("umount").args(["-l", MOUNT]).run();
         for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
             if entry.path().join("backend").exists() {
@@ -181,7 +182,6 @@ fn over_ipv6_it_lives_twice() {
 #[test]
 fn a_server_with_the_oldest_handshake_is_understood() {
     let bench = Bench::over(Nbdkit::with(tcp(), &["--mask-handshake=0"]));
-    // Without a name an old handshake knows no export of a folder but by EXPORT_NAME.
     let volume = volume("vol1");
 
     let node = device(&volume.connect().unwrap());
@@ -396,7 +396,12 @@ fn read_only_is_kept_by_the_kernel() {
 
     let node = device(&volume.connect_as(&attach).unwrap());
 
-    assert!(File::options().write(true).open(&node).is_err());
+    let written = File::options().write(true).open(&node).and_then(|file| {
+        file.write_all_at(&[1; 4096], 0)?;
+        file.sync_all()
+    });
+    assert!(written.is_err(), "{written:?}");
+    assert_eq!(bench.server.read("vol1", 0, 4096), [0; 4096]);
     let error = refusal(volume.connect());
     assert_eq!(error.reason(), Some(Reason::DeviceReadOnly), "{error:?}");
     assert!(volume.disconnect_as(&attach, &Detach::default()).unwrap().is_made());
@@ -487,14 +492,13 @@ fn case_23_an_open_network_device_is_not_taken_away() {
     let bench = Bench::new();
     let volume = volume("vol1");
     let node = device(&volume.connect().unwrap());
-    let open = File::options().read(true).custom_flags(0o40000).open(&node).unwrap();
+    let open = File::open(&node).unwrap();
 
     let error = refusal(volume.disconnect());
 
     assert_eq!(error.reason(), Some(Reason::DeviceBusy), "{error:?}");
     assert!(error.sentence().contains("vm_nbd"), "names who has it open: {error:?}");
-    let mut bytes = vec![0; 4096];
-    open.read_at(&mut bytes, 0).expect("its user notices nothing");
+    open.read_at(&mut vec![0; 4096], 16 << 20).expect("its user notices nothing");
     drop(open);
     assert!(volume.disconnect().unwrap().is_made());
     bench.assert_clean();
@@ -507,14 +511,15 @@ fn case_23_force_frees_a_program_that_hangs_on_a_dead_server() {
     let node = device(&volume.connect().unwrap());
     bench.server.kill();
     let reader = thread::spawn(move || {
-        let file = File::options().read(true).custom_flags(0o40000).open(&node);
-        file.and_then(|file| file.read_at(&mut vec![0; 4096], 0))
+        File::open(&node).and_then(|file| file.read_at(&mut vec![0; 4096], 16 << 20))
     });
     wait_for("a program that hangs", LIMIT, || {
         refusal(volume.disconnect()).sentence().contains("vm_nbd").then_some(())
     });
 
-    let error = refusal(volume.force(false));
+    let deadline = Duration::from_secs(8);
+    let force = Detach { force: true, deadline, ..Detach::default() };
+    let error = refusal(volume.disconnect_as(&Attach::default(), &force));
 
     assert_eq!(error.reason(), Some(Reason::DataLost), "{error:?}");
     assert!(reader.join().unwrap().is_err(), "it got an error instead of hanging");
@@ -550,13 +555,13 @@ fn case_26_a_kill_at_any_moment_of_an_attach_is_made_good() {
     hawser("connect").ok();
     let whole = began.elapsed();
     hawser("disconnect").ok();
-    let (mut with_device, mut kills) = (0, 0);
+    let mut with_device = 0;
 
-    for step in 0..16_u32 {
+    // Most of the time goes by before the program begins.
+    for step in 0..10_u32 {
         let connect = hawser("connect").start();
-        thread::sleep(whole * step / 16);
+        thread::sleep(whole / 4 + whole * step / 10);
         connect.kill();
-        kills += 1;
         let left = volume("vol1").lookup().unwrap();
         with_device += u32::from(left.is_some());
         if step % 2 == 0 {
@@ -569,7 +574,7 @@ fn case_26_a_kill_at_any_moment_of_an_attach_is_made_good() {
         bench.before.assert_restored_within(LIMIT);
     }
 
-    println!("{kills} kills within {whole:?}, {with_device} of them left a device behind");
+    println!("10 kills around {whole:?}, {with_device} of them left a device behind");
 }
 
 #[test]

@@ -496,8 +496,8 @@ fn several_at_once_make_one_mount() {
 fn case_26_a_call_that_was_cut_off_is_finished_by_the_next() {
     let bench = Bench::new();
     let volume = bench.volume("volume-1");
-    for step in 0..24 {
-        let after = Duration::from_millis(step * 12);
+    for step in 0..16 {
+        let after = Duration::from_millis(step * 18);
         volume.connect_cut_off(after);
         if step % 2 == 0 {
             volume.connect().unwrap();

@@ -5,6 +5,7 @@
 mod vm_nvme;
 
 use std::fs;
+use std::io::Write;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use hawser_live::lab::guest::nvmet::{self, Disk, Port, Subsystem};
 use hawser_live::lab::guest::{Cut, Leftovers, cmd, modprobe, settle, wait_for};
 use serde_json::json;
 
-use vm_nvme::{LIMIT, Load, MIB, OTHER, UUID, data, many, read, size, states, volume, with, write};
+use vm_nvme::{LIMIT, Load, MIB, OTHER, UUID, data, device_of, many, read, size, states, volume, with, write};
 
 const A: &str = "127.0.1.1:4420";
 const B: &str = "127.0.1.2:4420";
@@ -280,13 +281,13 @@ fn case_15_no_outage_is_long_enough_to_take_the_device_away() {
 #[test]
 fn case_16_a_number_given_to_another_volume_never_answers_for_the_old_one() {
     let mut target = Target::new("reuse");
+    let other = Disk::new(64);
     let before = Leftovers::snapshot();
     let old = volume(target.data());
     let new = volume(with(target.data(), "vol_uuid", json!(OTHER)));
     let device = old.connect().unwrap().into_inner().path().to_owned();
     write(&device, 0, b"the old volume");
 
-    let other = Disk::new(64);
     target.subsystem.swap_namespace(1, &other, OTHER);
     let refused = old.connect().unwrap_err();
     let reason = refused.reason();
@@ -350,12 +351,11 @@ fn case_17_a_controller_stays_for_the_other_volumes_of_its_subsystem() {
     before.assert_restored();
 
     // A neighbour that nobody attached, but somebody mounted.
-    let first = one.connect().unwrap().into_inner().path().to_owned();
-    let neighbour = first.to_string_lossy().trim_end_matches('1').to_owned() + "2";
-    wait_for("the neighbour", LIMIT, || Path::new(&neighbour).exists().then_some(()));
-    cmd("mkfs.ext4").args(["-q", "-F", &neighbour]).ok();
+    one.connect().unwrap();
+    let neighbour = wait_for("the neighbour", LIMIT, || device_of(OTHER));
+    cmd("mkfs.ext4").args(["-q", "-F"]).arg(&neighbour).ok();
     fs::create_dir_all("/tmp/neighbour").unwrap();
-    cmd("mount").args([&neighbour, "/tmp/neighbour"]).ok();
+    cmd("mount").arg(&neighbour).arg("/tmp/neighbour").ok();
     assert_eq!(one.disconnect().unwrap(), Change::Made(()));
     fs::write("/tmp/neighbour/file", "still there").unwrap();
     cmd("umount").arg("/tmp/neighbour").ok();
@@ -488,7 +488,8 @@ fn devices_for_reading_refuse_writes() {
     let attach = Attach { read_only: true, ..Attach::default() };
     let device = volume.connect_as(&attach).unwrap().into_inner().path().to_owned();
 
-    assert!(fs::OpenOptions::new().write(true).open(&device).is_err());
+    let opened = fs::OpenOptions::new().write(true).open(&device);
+    assert!(opened.and_then(|mut file| file.write_all(&[1; 512])).is_err());
     assert_eq!(read(&device, 0, 4), [0; 4]);
     volume.disconnect().unwrap();
     before.assert_restored();

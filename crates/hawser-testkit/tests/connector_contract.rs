@@ -1,8 +1,6 @@
 //! The contract of connectors can be kept, over one path and over several; and each rule fails when
 //! it is broken.
 
-#![expect(clippy::unwrap_used, reason = "helpers of tests fail with their test")]
-
 mod sample;
 
 use hawser_core::ByteSize;

@@ -138,10 +138,9 @@ pub(super) fn login_error(target: &Target, output: &ToolOutput) -> Error {
             what: "iscsid, the session daemon,".into(),
             advice: "start it: systemctl start iscsid".into(),
         },
-        Exit::Transport | Exit::TransportTimeout => AttachError::Unreachable {
-            target: target.to_string(),
-            why: failed.stderr,
-        },
+        Exit::Transport | Exit::TransportTimeout => {
+            AttachError::Unreachable { target: target.to_string(), why: failed.stderr }
+        }
         Exit::Done
         | Exit::SessionNotFound
         | Exit::LoginFailed

@@ -7,12 +7,12 @@ use hawser_core::port::Host;
 use hawser_core::{Change, Kind, Outcome, Reason};
 
 use super::data::{Credentials, Target, Volume};
+use super::discovery;
 use super::leave::Leave;
 use super::login::{Login, Made};
 use super::look::{self, Found};
 use super::notes::{Claim, Key, Notes};
 use super::session::Session;
-use super::discovery;
 use crate::shared::error::AttachError;
 use crate::shared::multipath::{self, Map};
 use crate::shared::scsi::{self, Address, Assemble, Names, Route, ScsiDisk, appear, fresh};
@@ -35,13 +35,15 @@ type Path = (ScsiDisk, Names);
 struct MadeAt {
     target: Target,
     made: Made,
-    /// The device was not there before.
+    /// The device that was there before: not ours to take back.
+    before: Option<Address>,
+    /// The device, where it was not there before.
     device: Option<Address>,
 }
 
 impl MadeAt {
     fn new(target: &Target) -> Self {
-        Self { target: target.clone(), made: Made::default(), device: None }
+        Self { target: target.clone(), made: Made::default(), before: None, device: None }
     }
 
     fn anything(&self) -> bool {
@@ -85,6 +87,7 @@ impl Connect<'_> {
         let found = discovery::ways(self.host, self.volume, chap, self.deadline).await;
         match found {
             Ok(ways) => Ok(ways),
+            Err(error) if error.is_unknown() => Err(error),
             // The one way that was given may still work.
             Err(error) if error.reason() != Some(Reason::TargetNotFound) => {
                 tracing::warn!(error = %error.sentence(), "the other portals are not known");
@@ -148,8 +151,7 @@ impl Connect<'_> {
                 kept.push(at);
                 continue;
             }
-            let devices: Vec<Address> = at.device.into_iter().collect();
-            if let Err(error) = self.leave().target(&at.target, &devices).await {
+            if let Err(error) = self.leave().target(&at.target, at.before.as_slice()).await {
                 tracing::warn!(target = %at.target, error = %error.sentence(),
                     "what a failed path left is still there");
                 kept.push(at);
@@ -206,9 +208,9 @@ impl Connect<'_> {
         let login = Login { host, volume, credentials: self.credentials, deadline };
         let session = login.session(target, &mut at.made).await?;
         let route = session.route(target.lun);
-        let before = route.address(host.files())?;
+        at.before = route.address(host.files())?;
         let disk = appear(host, &route, deadline).await;
-        if before.is_none() {
+        if at.before.is_none() {
             at.device = route.address(host.files())?;
         }
         let Some(disk) = disk? else {
@@ -220,7 +222,7 @@ impl Connect<'_> {
             .into());
         };
         let (disk, names) = fresh(host, &route, disk, &volume.expected, deadline).await?;
-        if before.is_none() {
+        if at.before.is_none() {
             multipath::clear_leftover(host, &names.wwid(), deadline).await?;
         }
         let claim = Claim { target: target.clone(), wwid: Some(names.wwid()) };
@@ -229,11 +231,7 @@ impl Connect<'_> {
     }
 
     /// One device of all paths; true when its map is new.
-    async fn assemble(
-        &self,
-        paths: &[Path],
-        made: &mut [MadeAt],
-    ) -> Result<(Attached, bool)> {
+    async fn assemble(&self, paths: &[Path], made: &mut [MadeAt]) -> Result<(Attached, bool)> {
         let files = self.host.files();
         let wwid = paths.first().map(|(_, names)| names.wwid()).unwrap_or_default();
         let before = Map::of_wwid(files, &wwid)?;
@@ -282,7 +280,6 @@ impl Connect<'_> {
             return error;
         }
         match self.take_back(&made).await {
-            Ok(()) if error.is_unknown() => error.with_outcome(Outcome::RolledBack),
             Ok(()) => error.with_outcome(Outcome::RolledBack),
             Err(undo) => {
                 let why = format!("and taking it back failed too ({})", undo.sentence());
@@ -314,9 +311,8 @@ impl Connect<'_> {
             }
         }
         for at in made {
-            let devices: Vec<Address> = at.device.into_iter().collect();
             if at.made.claim || at.made.login {
-                leave.target(&at.target, &devices).await?;
+                leave.target(&at.target, at.before.as_slice()).await?;
             } else if let Some(address) = at.device {
                 scsi::delete_at(host, address, leave.deadline).await?;
             }

@@ -157,11 +157,14 @@ fn luns(fields: &Fields, count: usize) -> Result<Vec<u64>, AttachError> {
 /// A name of a target becomes a folder and an argument: nothing but what RFC 3722 leaves of ASCII.
 fn check_iqn(iqn: String) -> Result<String, AttachError> {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || b".:-_".contains(&byte);
-    let kind = ["iqn.", "eui.", "naa."].iter().any(|kind| {
-        iqn.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(kind))
-    });
+    let kind = ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|kind| iqn.get(..4).is_some_and(|start| start.eq_ignore_ascii_case(kind)));
     if !kind || iqn.len() > 223 || !iqn.bytes().all(legal) {
-        return Err(invalid("target_iqn", "must begin with iqn., eui. or naa. and have at most 223 letters, digits and .:-_"));
+        return Err(invalid(
+            "target_iqn",
+            "must begin with iqn., eui. or naa. and have at most 223 letters, digits and .:-_",
+        ));
     }
     Ok(iqn)
 }
@@ -242,12 +245,13 @@ fn chap(
     };
     let password = secret("password")?;
     let password = password.ok_or_else(|| invalid(&name("password"), "is missing"))?;
-    let target = match (user("username_in", ["user_name_in", "userNameIn"])?, secret("password_in")?) {
-        (Some(user), Some(secret)) => Some((check_user(&name("username_in"), user)?, secret)),
-        (None, None) => None,
-        (Some(_), None) => return Err(invalid(&name("password_in"), "is missing")),
-        (None, Some(_)) => return Err(invalid(&name("username_in"), "is missing")),
-    };
+    let target =
+        match (user("username_in", ["user_name_in", "userNameIn"])?, secret("password_in")?) {
+            (Some(user), Some(secret)) => Some((check_user(&name("username_in"), user)?, secret)),
+            (None, None) => None,
+            (Some(_), None) => return Err(invalid(&name("password_in"), "is missing")),
+            (None, Some(_)) => return Err(invalid(&name("username_in"), "is missing")),
+        };
     let algorithms = fields.text("auth_algs")?.map(check_algorithms).transpose()?;
     let username = check_user(&name("username"), username)?;
     Ok(Some(Chap { username, password, target, algorithms }))

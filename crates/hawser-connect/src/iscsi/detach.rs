@@ -12,8 +12,8 @@ use super::discovery;
 use super::leave::Leave;
 use super::look::{self, Found, Verdict};
 use super::notes::{Claim, Notes};
+use super::record;
 use crate::shared::error::AttachError;
-use crate::shared::multipath::Map;
 use crate::shared::release::Failures;
 use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk};
 use crate::shared::wait::Deadline;
@@ -34,6 +34,8 @@ struct Here {
     disks: Vec<Found>,
     /// Disks that were its, and lead to another volume now.
     reused: Vec<(ScsiDisk, Names)>,
+    /// Disks of other volumes under its number.
+    others: Vec<Found>,
     /// Ways where something of it may be left, whether it has a disk or not.
     ways: Vec<Target>,
     wwid: Option<String>,
@@ -63,7 +65,7 @@ impl Disconnect<'_> {
                 Err(error) => failures.take(error)?,
             }
         }
-        release.settle(&mut failures).await?;
+        something |= release.settle(&mut failures).await?;
         for target in &self.volume.targets {
             something |= discovery::sweep(self.host, &target.portal).await?;
         }
@@ -93,16 +95,11 @@ impl Disconnect<'_> {
             Names::of_udev(wwid).is_some_and(|names| scsi::fits_all(&names, &expected))
         };
         // A claim of another volume that has the same name here: not ours to drop.
-        let claims: Vec<Claim> = claims
-            .into_iter()
-            .filter(|claim| claim.wwid.as_deref().is_none_or(known))
-            .collect();
-        let mut here = Here {
-            wwid: claims.iter().find_map(|claim| claim.wwid.clone()),
-            ..Here::default()
-        };
-        let ways = look::ways(self.host, self.volume, &claims)?;
-        let mut others = Vec::new();
+        let claims: Vec<Claim> =
+            claims.into_iter().filter(|claim| claim.wwid.as_deref().is_none_or(known)).collect();
+        let mut here =
+            Here { wwid: claims.iter().find_map(|claim| claim.wwid.clone()), ..Here::default() };
+        let ways = self.ways(&claims)?;
         for found in look::disks(self.host, &ways)? {
             match look::judge(self.host, &found.disk, &expected).await? {
                 Verdict::Ours(names) => {
@@ -113,26 +110,32 @@ impl Disconnect<'_> {
                     here.wwid.get_or_insert_with(|| was.wwid());
                     here.reused.push((found.disk, is));
                 }
-                Verdict::Other(_) => others.push(found.target),
+                Verdict::Other(_) => here.others.push(found),
             }
         }
         if here.wwid.is_none() {
-            here.wwid = expected.iter().find_map(|identity| self.map_of(identity));
+            let names = expected.iter().find_map(|identity| Names::of_udev(&identity.value));
+            here.wwid = names.map(|names| names.wwid());
         }
         let claimed = |way: &Target| claims.iter().any(|claim| claim.target == *way);
-        here.ways = ways.into_iter().filter(|way| claimed(way) || !others.contains(way)).collect();
+        let other = |way: &Target| here.others.iter().any(|found| found.target == *way);
+        here.ways = ways.into_iter().filter(|way| claimed(way) || !other(way)).collect();
         Ok(here)
     }
 
-    /// The wwid of a map that is all that is left of the volume.
-    fn map_of(&self, identity: &Identity) -> Option<String> {
-        let files = self.host.files();
-        let names = files.list(std::path::Path::new("/sys/block")).ok()?;
-        names.iter().filter(|name| name.starts_with("dm-")).find_map(|name| {
-            let map = Map::of_disk(files, name).ok().flatten()?;
-            let names = Names::of_udev(&map.wwid)?;
-            scsi::fits_all(&names, std::slice::from_ref(identity)).then_some(map.wwid)
-        })
+    /// Every way where something of the volume may be: those that are known, and those of records
+    /// that were made before a reboot.
+    fn ways(&self, claims: &[Claim]) -> Result<Vec<Target>> {
+        let mut ways = look::ways(self.host, self.volume, claims)?;
+        if let (true, Some(given)) = (self.volume.discover, self.volume.targets.first()) {
+            for portal in record::ours(self.host.files(), &given.iqn)? {
+                let way = Target { portal, ..given.clone() };
+                if !ways.contains(&way) {
+                    ways.push(way);
+                }
+            }
+        }
+        Ok(ways)
     }
 
     /// A disk that leads to another volume now is not flushed: what is cached for it would be
@@ -158,12 +161,7 @@ impl Disconnect<'_> {
     async fn leave(&self, here: &Here) -> Vec<Result<bool>> {
         let (host, volume, iface) = (self.host, &self.volume.key, &self.volume.iface);
         let leave = Leave { host, volume, iface, deadline: self.deadline };
-        let devices: Vec<Address> = here
-            .disks
-            .iter()
-            .map(|found| found.disk.address)
-            .chain(here.reused.iter().map(|(disk, _)| disk.address))
-            .collect();
-        join_all(here.ways.iter().map(|way| leave.target(way, &devices))).await
+        let spared: Vec<Address> = here.others.iter().map(|found| found.disk.address).collect();
+        join_all(here.ways.iter().map(|way| leave.target(way, &spared))).await
     }
 }

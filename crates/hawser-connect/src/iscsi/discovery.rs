@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use hawser_core::Outcome;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::port::kernel::LockMode;
@@ -29,9 +30,10 @@ pub(super) async fn ways(
         iqn: iqn.clone(),
         ..given.clone()
     };
-    let everywhere = found.iter().map(|(portal, _)| portal).all(|portal| {
-        found.iter().any(|(its, iqn)| its == portal && *iqn == given.iqn)
-    });
+    let everywhere = found
+        .iter()
+        .map(|(portal, _)| portal)
+        .all(|portal| found.iter().any(|(its, iqn)| its == portal && *iqn == given.iqn));
     let mut ways: Vec<Target> = match everywhere {
         true => found.iter().filter(|(_, iqn)| *iqn == given.iqn).map(way).collect(),
         false => found.iter().map(way).collect(),
@@ -83,7 +85,11 @@ async fn portals(
                 Ok(()) => admin::discover(host, portal, iface, true, deadline).await,
                 Err(error) => Err(error),
             };
-            sweep(host, portal).await?;
+            // Credentials that stay where they are must not be forgotten.
+            if sweep(host, portal).await.is_err() {
+                let again = sweep(host, portal).await;
+                again.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+            }
             asked?
         }
     };
@@ -176,24 +182,18 @@ pub(super) async fn sweep(host: &dyn Host, portal: &Portal) -> Result<bool> {
     let files = host.files();
     let path = record_file(host, portal)?;
     let kept = path.with_file_name(KEPT);
-    let ours = files.read(&path)?.is_some_and(|text| text.starts_with(MARK.as_bytes()));
-    match files.read(&kept)? {
-        Some(before) => {
-            files.store(&path, &before, 0o600).await?;
-            files.remove(&kept).await?;
-        }
-        None if ours => {
-            files.remove(&path).await?;
-        }
-        None => return Ok(false),
+    let mut swept = false;
+    if let Some(before) = files.read(&kept)? {
+        files.store(&path, &before, 0o600).await?;
+        swept |= files.remove(&kept).await?;
+    } else if files.read(&path)?.is_some_and(|text| text.starts_with(MARK.as_bytes())) {
+        swept |= files.remove(&path).await?;
     }
-    let mut folder = path.as_path();
-    // Folders that were made for it; others have something in them.
-    while let Some(above) = folder.parent().filter(|above| !above.ends_with("iscsi")) {
-        if !files.list(above)?.is_empty() || files.remove(above).await.is_err() {
-            break;
-        }
-        folder = above;
+    if let Some(folder) = path.parent()
+        && files.resolve(folder)?.is_some()
+        && files.list(folder)?.is_empty()
+    {
+        swept |= files.remove(folder).await?;
     }
-    Ok(true)
+    Ok(swept)
 }

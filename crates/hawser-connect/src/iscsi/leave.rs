@@ -11,7 +11,7 @@ use super::notes::{Key, Notes};
 use super::record;
 use super::session::Session;
 use crate::shared::error::AttachError;
-use crate::shared::scsi::{self, Address, ScsiDisk};
+use crate::shared::scsi::{self, Address};
 use crate::shared::wait::{self, Deadline};
 
 /// How long a session may take to go.
@@ -26,9 +26,9 @@ pub(super) struct Leave<'a> {
 }
 
 impl Leave<'_> {
-    /// Takes everything of the volume away at one target: `devices` are what it has there, flushed
-    /// and unused. True when anything was there.
-    pub(super) async fn target(&self, target: &Target, devices: &[Address]) -> Result<bool> {
+    /// Takes everything of the volume away at one target; its devices are flushed and unused. What
+    /// stands under its number and is not its own is `spared`. True when anything was there.
+    pub(super) async fn target(&self, target: &Target, spared: &[Address]) -> Result<bool> {
         let files = self.host.files();
         let key = Key::of(target);
         let notes = Notes::of(self.host, &key);
@@ -40,7 +40,7 @@ impl Leave<'_> {
         for session in Session::of(files, target)? {
             let here = session.devices(files)?;
             let (ours, others): (Vec<Address>, Vec<Address>) =
-                here.into_iter().partition(|device| devices.contains(device));
+                here.into_iter().partition(|a| a.lun == target.lun && !spared.contains(a));
             let is_ours = notes.is_ours(&session)?;
             if is_ours && !needed && others.is_empty() {
                 self.logout(&session).await?;
@@ -97,9 +97,4 @@ impl Leave<'_> {
             }
         }
     }
-}
-
-/// The addresses of disks.
-pub(super) fn addresses<'a>(disks: impl IntoIterator<Item = &'a ScsiDisk>) -> Vec<Address> {
-    disks.into_iter().map(|disk| disk.address).collect()
 }

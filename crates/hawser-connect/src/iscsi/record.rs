@@ -18,8 +18,11 @@ use hawser_core::port::kernel::Files;
 
 use super::data::{Chap, Target, Transport};
 use super::notes::Notes;
+use super::portal::Portal;
 use crate::shared::error::AttachError;
 use crate::shared::fields::invalid;
+
+const ENOTEMPTY: i32 = 39;
 
 /// Where distributions have the database: Debian and SUSE, then all others.
 const ROOTS: [&str; 2] = ["/etc/iscsi", "/var/lib/iscsi"];
@@ -31,7 +34,8 @@ const FOLDERS: [&str; 5] = ["nodes", "send_targets", "ifaces", "static", "isns"]
 const DEFAULTS: &str = "/etc/iscsi/iscsid.conf";
 
 /// The first line of records that we made: they go with the last volume, also after a reboot.
-pub(super) const MARK: &str = "# Made by hawser, and removed by it with the last volume of the target.";
+pub(super) const MARK: &str =
+    "# Made by hawser, and removed by it with the last volume of the target.";
 
 /// The note that keeps a record of somebody else while ours is in its place.
 const KEPT: &str = "record";
@@ -101,6 +105,23 @@ pub(super) fn existing(files: &dyn Files, target: &Target, iface: &str) -> Resul
 fn is_ours(files: &dyn Files, record: &Path) -> Result<bool> {
     let text = files.read(record)?.unwrap_or_default();
     Ok(text.starts_with(MARK.as_bytes()))
+}
+
+/// The portals of a target of which we made records, also during an earlier boot.
+pub(super) fn ours(files: &dyn Files, iqn: &str) -> Result<Vec<Portal>> {
+    let mut portals = Vec::new();
+    for root in ROOTS {
+        let folder = Path::new(root).join("nodes").join(iqn);
+        for name in files.list(&folder)? {
+            let portal = name.split_once(',').and_then(|(a, port)| Portal::of_parts(a, port));
+            if let Some(portal) = portal
+                && is_ours(files, &folder.join(&name))?
+            {
+                portals.push(portal);
+            }
+        }
+    }
+    Ok(portals)
 }
 
 /// Puts a record in place for a login. A record of somebody else is kept in the notes and comes
@@ -174,21 +195,26 @@ pub(super) async fn restore(host: &dyn Host, notes: &Notes<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Removes our records of a target and portal; true when there was one.
+/// Removes our records of a target and portal, and the folder of the target when it is empty then;
+/// true when there was one.
 pub(super) async fn remove(host: &dyn Host, target: &Target, iface: &str) -> Result<bool> {
     let files = host.files();
     let mut removed = false;
     for record in existing(files, target, iface)? {
-        if !is_ours(files, &record)? {
+        if is_ours(files, &record)? {
+            removed |= files.remove(&record).await?;
+        }
+    }
+    for root in ROOTS {
+        let folder = Path::new(root).join("nodes").join(&target.iqn);
+        if files.resolve(&folder)?.is_none() || !files.list(&folder)?.is_empty() {
             continue;
         }
-        removed |= files.remove(&record).await?;
-        let folder = record.parent().unwrap_or(&record).to_path_buf();
-        // Somebody may write another record into it just now: then it stays.
-        if files.list(&folder)?.is_empty()
-            && let Err(error) = files.remove(&folder).await
-        {
-            tracing::debug!(folder = %folder.display(), %error, "the folder of the target stays");
+        match files.remove(&folder).await {
+            Ok(gone) => removed |= gone,
+            // Somebody wrote another record into it just now.
+            Err(error) if error.errno() == Some(ENOTEMPTY) => {}
+            Err(error) => return Err(error.into()),
         }
     }
     Ok(removed)

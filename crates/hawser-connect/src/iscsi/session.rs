@@ -67,9 +67,7 @@ impl Session {
 
     /// True when it is a session with the target of a way.
     pub(super) fn leads_to(&self, target: &Target) -> bool {
-        self.iqn == target.iqn
-            && self.portal == target.portal
-            && self.transport == target.transport
+        self.iqn == target.iqn && self.portal == target.portal && self.transport == target.transport
     }
 
     /// True when it was up when it was read.

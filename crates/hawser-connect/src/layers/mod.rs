@@ -187,3 +187,6 @@ fn with_undo(error: Error, undone: Result<()>) -> Error {
         Err(undo) => LayerError::Undo { undo: undo.sentence(), source: error }.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -10,8 +10,15 @@ use hawser_core::port::library::{ConnectorStatus, Missing};
 use crate::shared::modules;
 
 /// Where programs are looked for, as `exec` does.
-const FOLDERS: [&str; 6] =
-    ["/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"];
+const FOLDERS: [&str; 7] = [
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    "/usr/local/bin/sds",
+];
 
 /// How this host gets its packages.
 #[derive(Clone, Copy)]

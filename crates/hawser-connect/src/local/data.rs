@@ -7,6 +7,8 @@ use hawser_core::connection::ConnectionInfo;
 use serde::Deserialize;
 
 use super::error::LocalError;
+use super::lvm::Name;
+use crate::shared::digest;
 
 /// The fields as they come. Numbers may come as texts, as everywhere in the os-brick world.
 #[derive(Deserialize)]
@@ -19,6 +21,17 @@ struct Raw {
     volume_id: Option<String>,
     sector_size: Option<Number>,
     access_mode: Option<String>,
+    file_path: Option<String>,
+    direct_io: Option<bool>,
+    logical_block_size: Option<Number>,
+    offset: Option<Number>,
+    size_limit: Option<Number>,
+    vg_name: Option<String>,
+    lv_name: Option<String>,
+    activate: Option<bool>,
+    exclusive: Option<bool>,
+    /// The identity in the words of older callers.
+    wwn: Option<String>,
 }
 
 #[derive(Clone, Copy, Deserialize)]
@@ -34,6 +47,16 @@ enum Kind {
 enum Number {
     Plain(u64),
     Text(String),
+}
+
+impl Number {
+    /// Its value; what is no number is none.
+    fn value(&self) -> Option<u64> {
+        match self {
+            Self::Plain(value) => Some(*value),
+            Self::Text(text) => text.trim().parse().ok(),
+        }
+    }
 }
 
 /// A local volume.
@@ -54,6 +77,8 @@ pub(super) enum Form {
     Folder { volume_id: Option<String> },
     /// A device that is there already.
     Device,
+    /// A logical volume of LVM; what it must be is asked of LVM.
+    Logical { name: Name, activate: bool, exclusive: bool, expected: Vec<Identity> },
 }
 
 /// The kernel keeps 64 bytes of label; the host port takes this much of it for marks.
@@ -62,6 +87,9 @@ const LONGEST_MARK: usize = 55;
 /// Reads the data, and refuses a volume that is not the one the publication means.
 pub(super) fn read(info: &ConnectionInfo) -> Result<Target, LocalError> {
     let target = parse(info)?;
+    if matches!(target.form, Form::Logical { .. }) {
+        return Ok(target);
+    }
     match (&info.identity, target.identity()) {
         (None, _) => Ok(target),
         (Some(expected), Some(found)) if *expected == found => Ok(target),
@@ -75,6 +103,7 @@ pub(super) fn read(info: &ConnectionInfo) -> Result<Target, LocalError> {
                 Form::Folder { .. } => "a folder without volume_id",
                 Form::Device => "a device given by its path",
                 Form::Image { .. } => "an image",
+                Form::Logical { .. } => "a logical volume",
             };
             Err(LocalError::NoIdentity { path: target.path, expected: expected.clone(), what })
         }
@@ -84,17 +113,35 @@ pub(super) fn read(info: &ConnectionInfo) -> Result<Target, LocalError> {
 /// Reads the data alone.
 pub(super) fn parse(info: &ConnectionInfo) -> Result<Target, LocalError> {
     let raw: Raw = info.parse()?;
+    let read_only = match raw.access_mode.as_deref() {
+        None | Some("rw") => false,
+        Some("ro") => true,
+        Some(other) => return Err(LocalError::BadAccessMode(other.chars().take(16).collect())),
+    };
+    let file = raw.file_path.is_some();
+    let logical = raw.vg_name.is_some() || raw.lv_name.is_some();
+    let plain = raw.path.is_some() || raw.kind.is_some();
+    let (path, form) = match (plain, file, logical) {
+        (_, false, false) => plain_form(raw)?,
+        (false, true, false) => file_form(raw)?,
+        (false, false, true) => logical_form(raw, info)?,
+        (true, _, _) | (false, true, true) => {
+            let why = "is given together with another way to say which volume is meant";
+            let field = if file { "file_path" } else { "vg_name" };
+            return Err(LocalError::BadField { field, why });
+        }
+    };
+    Ok(Target { path, form, read_only })
+}
+
+/// `path` with its `kind`, or os-brick's `device_path`.
+fn plain_form(raw: Raw) -> Result<(PathBuf, Form), LocalError> {
     let (path, kind) = match (raw.path, raw.kind, raw.device_path) {
         (Some(path), Some(kind), _) => (path, kind),
         (None, None | Some(Kind::Device), Some(device)) => (device, Kind::Device),
         (Some(_), None, _) | (None, _, _) => return Err(LocalError::NoPath),
     };
     let path = check_path(path)?;
-    let read_only = match raw.access_mode.as_deref() {
-        None | Some("rw") => false,
-        Some("ro") => true,
-        Some(other) => return Err(LocalError::BadAccessMode(other.chars().take(16).collect())),
-    };
     let form = match kind {
         Kind::File => Form::Image {
             mark: raw.volume_id.filter(|id| is_mark(id)).ok_or(LocalError::BadVolumeId)?,
@@ -103,7 +150,60 @@ pub(super) fn parse(info: &ConnectionInfo) -> Result<Target, LocalError> {
         Kind::Directory => Form::Folder { volume_id: raw.volume_id },
         Kind::Device => Form::Device,
     };
-    Ok(Target { path, form, read_only })
+    Ok((path, form))
+}
+
+/// `file_path`; without a volume's id its mark is made of its path.
+fn file_form(raw: Raw) -> Result<(PathBuf, Form), LocalError> {
+    let path = check_path(raw.file_path.unwrap_or_default())?;
+    for (field, value) in [("offset", &raw.offset), ("size_limit", &raw.size_limit)] {
+        match value.as_ref().map(Number::value) {
+            None | Some(Some(0)) => {}
+            Some(Some(_)) => {
+                let why = "the device is always over the whole file";
+                return Err(LocalError::NotSupported { field, why });
+            }
+            Some(None) => return Err(LocalError::BadField { field, why: "must be a number" }),
+        }
+    }
+    if raw.direct_io == Some(false) {
+        let why = "direct I/O is used wherever the file system can";
+        return Err(LocalError::NotSupported { field: "direct_io", why });
+    }
+    let mark = match raw.volume_id {
+        Some(id) if is_mark(&id) => id,
+        Some(_) => return Err(LocalError::BadVolumeId),
+        None => format!("file-{}", digest::short(path.as_os_str().as_encoded_bytes())),
+    };
+    let sectors = raw.logical_block_size.or(raw.sector_size);
+    Ok((path, Form::Image { mark, sector_size: sectors.map(check_sector_size).transpose()? }))
+}
+
+/// `vg_name` and `lv_name`.
+fn logical_form(raw: Raw, info: &ConnectionInfo) -> Result<(PathBuf, Form), LocalError> {
+    let part = |field, value: Option<String>| match value {
+        Some(value) if is_lvm_name(&value) => Ok(value),
+        Some(_) => Err(LocalError::BadField { field, why: "is no name that LVM allows" }),
+        None => Err(LocalError::BadField { field, why: "is missing" }),
+    };
+    let name = Name { vg: part("vg_name", raw.vg_name)?, lv: part("lv_name", raw.lv_name)? };
+    let wwn = raw.wwn.filter(|wwn| !wwn.is_empty()).map(|wwn| Identity::new("wwid", wwn));
+    let form = Form::Logical {
+        activate: raw.activate.unwrap_or(true),
+        exclusive: raw.exclusive.unwrap_or(false),
+        expected: info.identity.iter().cloned().chain(wwn).collect(),
+        name: name.clone(),
+    };
+    Ok((Path::new("/dev").join(name.to_string()), form))
+}
+
+/// As lvm(8) has it; never what a program could take for an option or a path.
+fn is_lvm_name(name: &str) -> bool {
+    let legal = |byte: u8| byte.is_ascii_alphanumeric() || b"+_.-".contains(&byte);
+    (1..=127).contains(&name.len())
+        && !name.starts_with('-')
+        && !matches!(name, "." | "..")
+        && name.bytes().all(legal)
 }
 
 fn check_path(path: String) -> Result<PathBuf, LocalError> {
@@ -122,11 +222,7 @@ fn is_mark(id: &str) -> bool {
 }
 
 fn check_sector_size(number: Number) -> Result<u32, LocalError> {
-    let value = match number {
-        Number::Plain(value) => value,
-        Number::Text(text) => text.trim().parse().unwrap_or(0),
-    };
-    match value {
+    match number.value().unwrap_or(0) {
         512 => Ok(512),
         4096 => Ok(4096),
         other => Err(LocalError::BadSectorSize(other)),
@@ -139,7 +235,7 @@ impl Target {
         match &self.form {
             Form::Image { mark, .. } => Some(Identity::new("image", mark)),
             Form::Folder { volume_id } => volume_id.as_ref().map(|id| Identity::new("folder", id)),
-            Form::Device => None,
+            Form::Device | Form::Logical { .. } => None,
         }
     }
 }

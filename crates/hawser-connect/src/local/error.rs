@@ -13,9 +13,20 @@ pub(super) enum LocalError {
     #[error("reading the connection info of a local volume")]
     Malformed(#[from] ConnectionInfoError),
     #[error(
-        "a local volume needs a path and its kind (file, directory or device), or a device_path"
+        "a local volume needs one of: path and its kind (file, directory or device), file_path, \
+         vg_name and lv_name, or device_path"
     )]
     NoPath,
+    #[error("the connection info of a local volume is not usable: {field} {why}")]
+    BadField { field: &'static str, why: &'static str },
+    #[error("{field} is not supported for a local volume: {why}")]
+    NotSupported { field: &'static str, why: &'static str },
+    #[error("{name} is not active, and activate is false; activate it with lvchange -ay {name}")]
+    NotActive { name: String },
+    #[error(
+        "{name} is active and other hosts may have it active too; deactivate it everywhere first"
+    )]
+    NotExclusive { name: String },
     #[error("{path:?} is not usable as a path: it must be absolute, without `..` and NUL")]
     BadPath { path: String },
     #[error("a local volume of kind file needs a volume_id of 1 to 55 visible ASCII characters")]
@@ -91,6 +102,7 @@ impl Classify for LocalError {
             | Self::BadPath { .. }
             | Self::BadVolumeId
             | Self::BadSectorSize(_)
+            | Self::BadField { .. }
             | Self::BadAccessMode(_) => Kind::Invalid,
             Self::IdentityMismatch { .. }
             | Self::NoIdentity { .. }
@@ -100,8 +112,10 @@ impl Classify for LocalError {
             | Self::Foreign { .. }
             | Self::Replaced { .. }
             | Self::NotAttached { .. }
+            | Self::NotActive { .. }
+            | Self::NotExclusive { .. }
             | Self::Shrunk { .. } => Kind::Precondition,
-            Self::ReadOnlyDevice { .. } => Kind::Unsupported,
+            Self::ReadOnlyDevice { .. } | Self::NotSupported { .. } => Kind::Unsupported,
             Self::Look { source, .. } if source.kind() == io::ErrorKind::NotFound => Kind::NotFound,
             Self::Look { source, .. } => crate::error::kind_of(source),
             Self::Deadline { .. } => Kind::Timeout,
@@ -119,6 +133,10 @@ impl Classify for LocalError {
             | Self::BadPath { .. }
             | Self::BadVolumeId
             | Self::BadSectorSize(_)
+            | Self::BadField { .. }
+            | Self::NotSupported { .. }
+            | Self::NotActive { .. }
+            | Self::NotExclusive { .. }
             | Self::BadAccessMode(_)
             | Self::IdentityMismatch { .. }
             | Self::NoIdentity { .. }

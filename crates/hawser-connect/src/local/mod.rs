@@ -1,19 +1,39 @@
-//! LOCAL: an image file, a folder or a device that is on this host already.
+//! LOCAL: an image file, a logical volume, a folder or a device that is on this host already.
 //!
 //! An image gets a loop device, marked with the volume's id; it is found again by image and mark,
-//! also after a crash, a restart and a lost record. Folders and devices are used as they are.
+//! also after a crash, a restart and a lost record. Folders and devices are used as they are. A
+//! logical volume is activated where it is not, and deactivated again only if it was activated here.
 //!
-//! Data: `{"path": …, "kind": "file" | "directory" | "device", "volume_id": …, "sector_size": …}`,
-//! or os-brick's `{"device_path": …}`. `access_mode` `ro` asks for a device that refuses writes.
+//! Data, one of:
+//! - `{"path": …, "kind": "file" | "directory" | "device", "volume_id": …, "sector_size": …}`;
+//! - `{"file_path": …, "logical_block_size": …, "volume_id": …}`, an image too; `direct_io` false,
+//!   `offset` and `size_limit` are refused by name;
+//! - `{"vg_name": …, "lv_name": …, "activate": true, "exclusive": false}`; `exclusive` matters in
+//!   groups that several hosts share;
+//! - os-brick's `{"device_path": …}`.
 //!
-//! Needs loop devices for images (any kernel since 5.8, or the `loop` module), nothing else; no
-//! helper program. Follows os-brick 7 `connectors/local.py`, and what `losetup` 2.38 does with
-//! `LOOP_CONFIGURE`.
+//! `access_mode` `ro` asks for a device that refuses writes.
+//!
+//! Needs loop devices for images (any kernel since 5.8, or the `loop` module), and `lvm2` for
+//! logical volumes (2.03; 2.02.158 was the first that reports in JSON). Follows os-brick 7
+//! `connectors/local.py` and `local_dev/lvm.py`, and what `losetup` 2.38 does with `LOOP_CONFIGURE`.
+//!
+//! # Identity
+//!
+//! `image` and `folder`: the volume's id. `lvm`: `GROUP-UUID/VOLUME-UUID`; the device is found by
+//! the uuid that device mapper has of it, never by a name or a link.
+//!
+//! # What LVM does behind one's back
+//!
+//! Where a guest made a group of its own on an attached volume, this host's LVM may activate that
+//! too. Such a device above makes a detach fail as busy and is never taken away here; keep LVM off
+//! attached volumes with a devices file (`lvmdevices`) or `global_filter` in `lvm.conf`.
 
 mod data;
 mod error;
 mod image;
 mod look;
+mod lvm;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
@@ -28,13 +48,16 @@ use error::LocalError;
 use image::Image;
 use look::Found;
 
+use crate::shared::wait::Deadline;
+
 /// What is on this host already; keeps nothing.
 pub struct Local;
 
 static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["LOCAL"],
     maturity: Maturity::Stable,
-    note: "images over loop devices, folders and devices of this host; images need root",
+    note: "images over loop devices, logical volumes, folders and devices of this host; images and \
+           logical volumes need root, logical volumes lvm2",
     platforms: &[Platform::X86, Platform::S390, Platform::Ppc64, Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: true, reservation: false },
     proof: Proof::RealKernel,
@@ -51,7 +74,21 @@ impl Target {
                 sector_size: *sector_size,
                 read_only: read_only || self.read_only,
             }),
-            Form::Folder { .. } | Form::Device => None,
+            Form::Folder { .. } | Form::Device | Form::Logical { .. } => None,
+        }
+    }
+
+    /// The logical volume, where it is one.
+    fn logical(&self, read_only: bool) -> Option<lvm::Volume<'_>> {
+        match &self.form {
+            Form::Logical { name, activate, exclusive, expected } => Some(lvm::Volume {
+                name,
+                activate: *activate,
+                exclusive: *exclusive,
+                read_only: read_only || self.read_only,
+                expected: expected.clone(),
+            }),
+            Form::Image { .. } | Form::Folder { .. } | Form::Device => None,
         }
     }
 
@@ -95,7 +132,7 @@ impl Target {
                 Err(LocalError::ReadOnlyDevice { path: self.path.clone() }.into())
             }
             Form::Device => self.find_device(host).await.map(Change::Already),
-            Form::Folder { .. } | Form::Image { .. } => {
+            Form::Folder { .. } | Form::Image { .. } | Form::Logical { .. } => {
                 Ok(Change::Already(self.find_folder().await?))
             }
         }
@@ -115,6 +152,9 @@ impl Connector for Local {
         attach: &Attach,
     ) -> Result<Change<Attached>> {
         let target = data::read(info)?;
+        if let Some(volume) = target.logical(attach.read_only) {
+            return volume.connect(host, Deadline::after(attach.deadline)).await;
+        }
         let work = target.connect(host, attach.read_only);
         match tokio::time::timeout(attach.deadline, work).await {
             Ok(done) => done,
@@ -140,6 +180,9 @@ impl Connector for Local {
             }
             Err(error) => return Err(error.into()),
         };
+        if let Some(volume) = target.logical(record.attach.read_only) {
+            return volume.disconnect(host, detach).await;
+        }
         match target.image(record.attach.read_only) {
             Some(image) => image.disconnect(host, detach).await,
             None => Ok(Change::Already(())),
@@ -151,12 +194,15 @@ impl Connector for Local {
         if let Some(image) = target.image(record.attach.read_only) {
             return image.extend(host).await;
         }
+        if let Some(volume) = target.logical(record.attach.read_only) {
+            return volume.extend(host).await;
+        }
         match target.form {
             Form::Device => match target.find_device(host).await? {
                 Attached::Block { size, .. } => Ok(size),
                 Attached::Directory { .. } | Attached::File { .. } => Ok(ByteSize::ZERO),
             },
-            Form::Folder { .. } | Form::Image { .. } => {
+            Form::Folder { .. } | Form::Image { .. } | Form::Logical { .. } => {
                 target.find_folder().await?;
                 Ok(ByteSize::ZERO)
             }
@@ -168,9 +214,12 @@ impl Connector for Local {
         if let Some(image) = target.image(false) {
             return image.lookup(host).await;
         }
+        if let Some(volume) = target.logical(false) {
+            return volume.lookup(host).await;
+        }
         let found = match target.form {
             Form::Device => target.find_device(host).await,
-            Form::Folder { .. } | Form::Image { .. } => {
+            Form::Folder { .. } | Form::Image { .. } | Form::Logical { .. } => {
                 target.find_folder().await.map_err(Into::into)
             }
         };
@@ -191,6 +240,9 @@ impl Connector for Local {
         };
         if let Some(image) = target.image(record.attach.read_only) {
             return image.health(host, record.attached.as_ref()).await;
+        }
+        if let Some(volume) = target.logical(record.attach.read_only) {
+            return volume.health(host, record.attached.as_ref()).await;
         }
         Ok(match self.lookup(host, &record.info).await {
             Ok(Some(_)) => Health::good(),

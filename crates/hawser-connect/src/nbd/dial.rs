@@ -96,7 +96,8 @@ async fn on_worker<T: Send + 'static>(
     talk: impl Fn(&Target, Line) -> Result<T, NbdError> + Send + 'static,
 ) -> Result<T, NbdError> {
     let limit = deadline.within(HANDSHAKE).left();
-    let late = || NbdError::from(AttachError::PortalTimeout { portal: target.place.to_string(), limit });
+    let late =
+        || NbdError::from(AttachError::PortalTimeout { portal: target.place.to_string(), limit });
     let owned = target.clone();
     let work = move || {
         let end = Instant::now() + limit;

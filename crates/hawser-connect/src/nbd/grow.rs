@@ -18,10 +18,14 @@ use super::dial;
 use super::error::NbdError;
 use super::links::{self, Link, Notes};
 use crate::shared::error::AttachError;
+use crate::shared::users;
 use crate::shared::wait::{self, Deadline};
 
-/// How long growing may take.
+/// How long growing may take, beside the time of a request that was under way.
 pub(super) const RESIZE: Duration = Duration::from_secs(30);
+
+/// How often it is looked for a moment in which nothing is under way.
+const LOOKS: usize = 200;
 
 /// How often new connections are tried. The kernel takes them only in the place of dead ones, and
 /// may not have seen yet that those before are.
@@ -37,7 +41,7 @@ pub(super) struct Grow<'a> {
 impl Grow<'_> {
     /// Makes the device as large as the export and answers its size. Never shrinks.
     pub(super) async fn run(&self) -> Result<ByteSize> {
-        let deadline = Deadline::after(RESIZE);
+        let deadline = Deadline::after(RESIZE + self.target.timeout);
         let export = dial::learn(self.target, deadline).await?.size;
         let files = self.host.files();
         let size = self.device.disk.size(files)?;
@@ -70,6 +74,7 @@ impl Grow<'_> {
         deadline: Deadline,
     ) -> Result<()> {
         let (server, device) = (self.target.place.to_string(), self.device.disk.node.clone());
+        self.find_quiet_moment(deadline).await?;
         if let Err(error) = links::end(noted.clone()).await {
             let source = Error::from_source(hawser_core::Kind::Unsupported, error);
             return Err(NbdError::OldConnections { server, device, export, size, source }.into());
@@ -91,6 +96,21 @@ impl Grow<'_> {
         let attempt = format!("making new connections for {}", device.display());
         let late = || AttachError::Deadline { attempt: attempt.clone(), limit: RESIZE }.into();
         Err(wrong.unwrap_or_else(late).context(attempt.clone()).with_outcome(Outcome::Unknown))
+    }
+
+    /// A request that is under way when its connection ends waits for its whole time before it is
+    /// sent again. Where there is a moment without any, that is the moment.
+    async fn find_quiet_moment(&self, deadline: Deadline) -> Result<()> {
+        users::wait_for_udev(self.host, &self.device.disk, deadline).await?;
+        for _ in 0..LOOKS {
+            let under_way = self.device.disk.attribute(self.host.files(), "inflight")?;
+            let busy = |counts: &str| counts.split_whitespace().any(|count| count != "0");
+            if !under_way.as_deref().is_some_and(busy) {
+                break;
+            }
+            tokio::task::yield_now().await;
+        }
+        Ok(())
     }
 
     async fn set_size(&self, size: u64, deadline: Deadline) -> Result<()> {

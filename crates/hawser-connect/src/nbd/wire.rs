@@ -6,7 +6,7 @@ pub(super) const GREETING: u64 = u64::from_be_bytes(*b"NBDMAGIC");
 /// Follows in the newstyle handshake, and begins every option of the client.
 pub(super) const HAVE_OPTION: u64 = u64::from_be_bytes(*b"IHAVEOPT");
 /// Follows in the oldstyle handshake.
-pub(super) const OLD_STYLE: u64 = 0x0042_0281_8612_53;
+pub(super) const OLD_STYLE: u64 = 0x0000_4202_8186_1253;
 /// Begins every reply to an option.
 pub(super) const OPTION_REPLY: u64 = 0x0003_e889_0455_65a9;
 /// Begins every request of the transmission phase.

@@ -1,6 +1,5 @@
 //! Connect: controllers, then the namespace, then the proof that it is the right one.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hawser_core::attach::{Attach, Attached, Multipath};
@@ -8,37 +7,27 @@ use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
 use hawser_core::port::kernel::Files;
 use hawser_core::{Change, Outcome};
-use tokio::time::Instant;
 
 use super::book::{self, Book, Claim};
 use super::data::Target;
+use super::device::{self, Device};
 use super::fabrics;
-use super::ids::{Ids, Selector};
+use super::find::Find;
+use super::ids::Selector;
 use super::portal::Portal;
 use super::reach::{self, Reach, Undo};
 use super::release::{self, Which};
 use super::sight::{self, Sight, Truth};
-use super::sysfs::{self, Namespace, State};
+use super::sysfs::{self, State};
 use crate::properties;
 use crate::shared::error::AttachError;
 use crate::shared::modules;
+use crate::shared::multipath;
 use crate::shared::nvme_host::{self, NvmeHost};
-use crate::shared::users::Whole;
 use crate::shared::wait::{self, Deadline};
-
-/// How long a live controller may take to show a namespace.
-const NAMESPACE_LIMIT: Duration = Duration::from_secs(10);
-
-/// How long the further ways may take once one works.
-const WAYS_LIMIT: Duration = Duration::from_secs(3);
 
 /// How long a device may refuse writes before that counts.
 const WRITABLE_LIMIT: Duration = Duration::from_secs(10);
-
-/// When controllers that were there before are asked to look again. A namespace whose number was
-/// given to another one goes at the first look and comes at the second.
-const LOOKS: [Duration; 4] =
-    [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(7)];
 
 /// Attaches one namespace.
 pub(super) async fn connect(
@@ -57,15 +46,17 @@ pub(super) async fn connect(
     let own = own_name(host, &target).await?;
     let native = sysfs::native_multipath(host.files())?;
     let ways = reach::ways(host.files(), &target)?;
-    let all = many(host, native, attach.multipath, &ways)?;
+    let deadline = Deadline::after(attach.deadline);
     let call = Call {
         host,
         target: &target,
         own: &own,
         ways: &ways,
-        all,
+        all: device::is_for_all(host, native, attach.multipath, &ways, deadline).await?,
+        native,
+        multipath: attach.multipath,
         read_only: attach.read_only || target.read_only,
-        deadline: Deadline::after(attach.deadline),
+        deadline,
     };
     if let Some(attached) = call.as_it_is(claim.as_ref()).await? {
         return Ok(Change::Already(attached));
@@ -130,24 +121,6 @@ async fn own_name(host: &dyn Host, target: &Target) -> Result<NvmeHost> {
     }
 }
 
-/// Whether every way is wanted, and can be made into one device.
-fn many(
-    _host: &dyn Host,
-    native: bool,
-    wanted: Multipath,
-    ways: &[Portal],
-) -> Result<bool, AttachError> {
-    match wanted {
-        Multipath::Off => Ok(false),
-        Multipath::Wanted | Multipath::Enforced if native => Ok(ways.len() > 1),
-        Multipath::Wanted => Ok(false),
-        Multipath::Enforced => {
-            let why = "nvme_core was loaded with multipath=N".to_owned();
-            Err(AttachError::NoMultipath { why })
-        }
-    }
-}
-
 /// One connect.
 struct Call<'a> {
     host: &'a dyn Host,
@@ -155,16 +128,10 @@ struct Call<'a> {
     own: &'a NvmeHost,
     ways: &'a [Portal],
     all: bool,
+    native: bool,
+    multipath: Multipath,
     read_only: bool,
     deadline: Deadline,
-}
-
-/// Why the namespace was not taken when it was last looked at.
-enum Unfit {
-    NotSeen,
-    NoWay(String),
-    Other(String, Ids),
-    Unanswered(AttachError),
 }
 
 impl Call<'_> {
@@ -185,15 +152,17 @@ impl Call<'_> {
         let reached =
             |way: &Portal| reach::state_of(&sight.controllers, way, self.own) != State::Leaving;
         let pinned = matches!(self.target.wanted.by, Selector::Identity(_));
-        let disk = Whole::new(&namespace.device);
+        let device = device::of(self.files(), namespace)?;
+        let joined = self.native || !self.all || device.map.is_some();
         let complete = claimed
             && pinned
+            && joined
             && (!self.all || self.ways.iter().all(reached))
-            && disk.has_node(self.files())?;
+            && device.disk().has_node(self.files())?;
         if !complete || !matches!(sight::ask(self.host, namespace).await?, Truth::Same) {
             return Ok(None);
         }
-        Ok(Some(sight::attached(self.host, self.target, &disk, &namespace.ids)?))
+        Ok(Some(sight::attached(self.host, self.target, device.disk(), &namespace.ids)?))
     }
 
     /// Does what is left to do. What it makes is in `undo`, also when it fails.
@@ -219,10 +188,15 @@ impl Call<'_> {
             all: self.all,
             deadline: self.deadline,
         };
+        if !self.native && old.found.is_empty() {
+            device::clear_leftover(self.host, &self.target.wanted, self.deadline).await?;
+        }
         reach.ensure(&mut book, undo).await?;
         // Another volume of the subsystem may be attached meanwhile; the claim keeps what we need.
         drop(book);
-        let namespace = self.find(!old.controllers.is_empty()).await?;
+        let find =
+            Find { host: self.host, target: self.target, all: self.all, deadline: self.deadline };
+        let namespace = find.run(!old.controllers.is_empty()).await?;
         if let (Selector::Number(_), Some(identity)) =
             (&self.target.wanted.by, namespace.ids.strongest())
         {
@@ -230,110 +204,16 @@ impl Call<'_> {
             book.set_claim(&key, Claim { pinned: Some(identity), ..claim });
             book.save().await?;
         }
-        let disk = Whole::new(&namespace.device);
-        self.set_mode(&disk, was_read_only).await?;
-        sight::attached(self.host, self.target, &disk, &namespace.ids)
-    }
-
-    /// Waits for the namespace, asks the target whether it is the one, and waits a little for the
-    /// further ways to it.
-    async fn find(&self, reused: bool) -> Result<Namespace> {
-        let mut events = self.host.events().subscribe();
-        let deadline = self.deadline.within(NAMESPACE_LIMIT);
-        let began = Instant::now();
-        // Until looks again after each event, through shared references alone.
-        let state = Mutex::new((usize::from(!reused), Unfit::NotSeen));
-        let found = wait::until(&mut *events, deadline, || async {
-            let sight = self.sight()?;
-            let why = match self.judge(&sight).await? {
-                Ok(namespace) => return Ok(Some(namespace)),
-                Err(why) => why,
-            };
-            let due = {
-                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-                // What is there instead is still the answer when the kernel has dropped it.
-                if !matches!((&state.1, &why), (Unfit::Other(..), Unfit::NotSeen)) {
-                    state.1 = why;
-                }
-                let due = LOOKS.get(state.0).is_some_and(|at| began.elapsed() >= *at);
-                state.0 += usize::from(due);
-                due
-            };
-            if due {
-                for controller in sight.live() {
-                    fabrics::rescan(self.host, controller).await;
-                }
-            }
-            Ok(None)
-        })
-        .await?;
-        let (_, unfit) = state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let Some(namespace) = found else { return Err(self.unfit(unfit, deadline.limit())) };
-        if self.all {
-            self.wait_for_ways().await?;
-        }
-        Ok(namespace)
-    }
-
-    /// The namespace, if it can be used and the target says that it is the one.
-    async fn judge(&self, sight: &Sight) -> Result<Result<Namespace, Unfit>> {
-        let Some(namespace) = sight.usable() else {
-            let words = sight.words();
-            return Ok(Err(match &sight.instead {
-                _ if !words.is_empty() => Unfit::NoWay(words),
-                Some(other) => Unfit::Other(other.device.clone(), other.ids.clone()),
-                None => Unfit::NotSeen,
-            }));
-        };
-        sight::check(self.target, namespace)?;
-        let disk = Whole::new(&namespace.device);
-        if !disk.has_node(self.files())? || disk.size(self.files())? == 0 {
-            return Ok(Err(Unfit::NotSeen));
-        }
-        Ok(match sight::ask(self.host, namespace).await? {
-            Truth::Same => Ok(namespace.clone()),
-            Truth::Other(ids) => Err(Unfit::Other(namespace.device.clone(), ids)),
-            Truth::Unanswered(error) => Err(Unfit::Unanswered(error)),
-        })
-    }
-
-    fn unfit(&self, unfit: Unfit, limit: Duration) -> Error {
-        let target = self.target.nqn.clone();
-        let volume = self.target.wanted.to_string();
-        match unfit {
-            Unfit::NotSeen => AttachError::VolumeNotFound { target, volume, limit }.into(),
-            Unfit::NoWay(why) => {
-                AttachError::Unreachable { target: format!("{volume} of {target}"), why }.into()
-            }
-            Unfit::Unanswered(error) => error.into(),
-            Unfit::Other(device, ids) => match &self.target.wanted.by {
-                Selector::Identity(expected) => AttachError::WrongIdentity {
-                    device: Whole::new(device).node,
-                    expected: expected.clone(),
-                    found: ids.words(),
-                }
-                .into(),
-                Selector::Number(_) => AttachError::VolumeNotFound { target, volume, limit }.into(),
-            },
-        }
-    }
-
-    /// Controllers look for namespaces one after the other; some may never show this one.
-    async fn wait_for_ways(&self) -> Result<()> {
-        let mut events = self.host.events().subscribe();
-        wait::until(&mut *events, self.deadline.within(WAYS_LIMIT), async || {
-            let sight = self.sight()?;
-            let has = |name: &str| {
-                sight.found.iter().flat_map(|n| &n.ways).any(|way| way.controller.name == name)
-            };
-            Ok(sight.live().all(|controller| has(&controller.name)).then_some(()))
-        })
-        .await?;
-        Ok(())
+        let sight = self.sight()?;
+        let (host, deadline) = (self.host, self.deadline);
+        let device = device::assemble(host, &sight, &namespace, self.multipath, deadline).await?;
+        self.set_mode(&device, was_read_only).await?;
+        sight::attached(self.host, self.target, device.disk(), &namespace.ids)
     }
 
     /// Makes the device refuse writes, or makes sure that it takes them.
-    async fn set_mode(&self, disk: &Whole, was_read_only: bool) -> Result<()> {
+    async fn set_mode(&self, device: &Device, was_read_only: bool) -> Result<()> {
+        let disk = device.disk();
         let refuses =
             || -> Result<bool> { Ok(disk.attribute(self.files(), "ro")?.as_deref() == Some("1")) };
         if self.read_only {
@@ -344,6 +224,10 @@ impl Call<'_> {
         }
         if was_read_only && refuses()? {
             self.host.disks().set_read_only(&disk.node, false).await?;
+        }
+        if let Some(map) = device.map.as_ref().filter(|_| refuses().unwrap_or(false)) {
+            // One that was made while its paths refused writes goes on refusing them.
+            multipath::reload(self.host, map, self.deadline).await?;
         }
         let mut events = self.host.events().subscribe();
         let deadline = self.deadline.within(WRITABLE_LIMIT);
@@ -385,7 +269,7 @@ impl Call<'_> {
         }
         let mut kept = 0;
         if !claims_left {
-            let which = Which { nqn, free: &[], forget_unseen: !undo.late };
+            let which = Which { nqn, free: &[], unseen: undo.unseen() };
             let mine = |made: &book::Made| undo.portals.contains(&made.portal);
             // The deadline may be what made the call fail; cleaning up has time of its own.
             let deadline = Deadline::after(fabrics::REMOVE_LIMIT);

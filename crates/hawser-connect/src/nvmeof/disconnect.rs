@@ -11,13 +11,16 @@ use hawser_core::port::Host;
 use super::book::{self, Book};
 use super::connect::pinned;
 use super::data::Target;
+use super::device::{self, Device};
 use super::fabrics;
-use super::release::{self, Which};
+use super::release::{self, Unseen, Which};
 use super::sight::{self, Sight, Truth};
 use super::sysfs::Namespace;
 use crate::shared::error::AttachError;
+use crate::shared::flush;
+use crate::shared::multipath;
 use crate::shared::release::Failures;
-use crate::shared::users::{self, Whole};
+use crate::shared::users::Whole;
 use crate::shared::wait::{self, Deadline};
 
 /// Detaches one namespace.
@@ -40,12 +43,10 @@ pub(super) async fn disconnect(
     // began and did not live to see is taken away.
     let mut free = Vec::new();
     if claim.is_some() {
-        for namespace in Sight::of(host, &target.nqn, &target.wanted)?.found {
-            if target.wanted.refuses(&namespace.ids).is_none() {
-                leave.write_out(&namespace).await?;
-                free.push(namespace.device);
-            }
-        }
+        let mut found = Sight::of(host, &target.nqn, &target.wanted)?.found;
+        found.retain(|namespace| target.wanted.refuses(&namespace.ids).is_none());
+        leave.all(&found).await?;
+        free.extend(found.into_iter().map(|namespace| namespace.device));
     }
     let mut book = Book::open(host, &target.nqn).await?;
     let claimed = book.drop_claim(&key);
@@ -53,9 +54,14 @@ pub(super) async fn disconnect(
     for device in &free {
         leave.settle(device, claim.as_ref().is_some_and(|claim| claim.read_only)).await?;
     }
+    // Claims go with a reboot, and what multipathd remembers does not.
+    let mut forgotten = false;
+    if claimed || Sight::of(host, &target.nqn, &target.wanted)?.found.is_empty() {
+        forgotten = leave.forget().await?;
+    }
     book.save().await?;
     drop(book);
-    if !claimed && deleted == 0 && leave.failures.is_empty() {
+    if !claimed && !forgotten && deleted == 0 && leave.failures.is_empty() {
         return Ok(Change::Already(()));
     }
     leave.failures.answer(&format!("detaching {} of {}", target.wanted, target.nqn))
@@ -71,26 +77,55 @@ struct Leave<'a> {
 }
 
 impl Leave<'_> {
-    /// Refuses a device that is in use, and writes out what is cached for it.
-    async fn write_out(&mut self, namespace: &Namespace) -> Result<()> {
-        let disk = Whole::new(&namespace.device);
-        users::refuse_used(self.host, &disk, self.detach.force, self.deadline).await?;
-        if !namespace.works() {
-            return self.failures.take(AttachError::NoPath { device: disk.node });
+    /// Writes out every device of the volume, and takes a map of them away.
+    async fn all(&mut self, found: &[Namespace]) -> Result<()> {
+        let mut done: Option<String> = None;
+        for namespace in found {
+            let device = device::of(self.host.files(), namespace)?;
+            // Several namespaces below one map are written out with it.
+            if device.map.is_some() && done.as_ref() == Some(&device.disk().name) {
+                continue;
+            }
+            done = Some(device.disk().name.clone());
+            self.write_out(found, namespace, &device).await?;
+            if let Some(map) = &device.map {
+                let removed = multipath::remove(self.host, map, self.deadline).await;
+                removed.or_else(|failure| self.failures.take(failure))?;
+            }
         }
-        if let Truth::Other(ids) = sight::ask(self.host, namespace).await? {
+        Ok(())
+    }
+
+    /// Refuses a device that is in use, and writes out what is cached for it.
+    async fn write_out(
+        &mut self,
+        found: &[Namespace],
+        namespace: &Namespace,
+        device: &Device,
+    ) -> Result<()> {
+        let node = device.disk().node.clone();
+        let below = if device.map.is_some() { found } else { std::slice::from_ref(namespace) };
+        // Without a way every reader hangs, udev first of all; that is no use of the device.
+        let stuck = !below.iter().any(Namespace::works);
+        device.refuse_used(self.host, self.detach.force || stuck, self.deadline).await?;
+        if stuck && device.map.is_none() {
+            return self.failures.take(AttachError::NoPath { device: node });
+        }
+        for each in below.iter().filter(|each| each.works()) {
+            let Truth::Other(ids) = sight::ask(self.host, each).await? else { continue };
             // Whatever is cached belongs to a volume that is no longer there, and must not be
             // written over the one that is. The kernel drops the device when it looks again.
-            for way in &namespace.ways {
+            for way in &each.ways {
                 fabrics::rescan(self.host, &way.controller).await;
             }
-            if let (true, Some(expected)) = (self.detach.force, namespace.ids.strongest()) {
-                let (device, found) = (disk.node, ids.words());
+            if let (true, Some(expected)) = (self.detach.force, each.ids.strongest()) {
+                let (device, found) = (node, ids.words());
                 self.failures.take(AttachError::WrongIdentity { device, expected, found })?;
             }
             return Ok(());
         }
-        self.failures.flush(self.host, &disk.node, self.deadline).await
+        let (host, force) = (self.host, self.detach.force);
+        flush::flush(host, device.top(), force, &mut self.failures, self.deadline).await
     }
 
     /// Drops what we made, once no volume needs the subsystem; answers how many are gone.
@@ -98,13 +133,22 @@ impl Leave<'_> {
         if book.is_claimed() {
             return Ok(0);
         }
-        let which = Which { nqn: &self.target.nqn, free, forget_unseen: true };
+        let which = Which { nqn: &self.target.nqn, free, unseen: Unseen::Await };
         match release::controllers(self.host, book, &which, |_| true, self.deadline).await {
             Ok(released) => Ok(released.deleted),
             Err(failure) => {
                 self.failures.take(failure)?;
                 Ok(0)
             }
+        }
+    }
+
+    /// Makes multipathd forget what it was told to remember for this volume; true when it was.
+    async fn forget(&mut self) -> Result<bool> {
+        let Some(wwid) = self.target.wanted.wwid() else { return Ok(false) };
+        match multipath::forget_wwid(self.host, &wwid).await {
+            Ok(forgotten) => Ok(forgotten),
+            Err(failure) => self.failures.take(failure).map(|()| true),
         }
     }
 

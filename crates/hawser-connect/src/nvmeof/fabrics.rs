@@ -19,7 +19,13 @@ use crate::shared::wait::{self, Deadline};
 
 const FABRICS: &str = "/dev/nvme-fabrics";
 
-/// How long a controller may take to come up.
+/// How long the kernel may take to answer. It waits up to 60 s for a target that takes the
+/// connection and then says nothing (one that refuses a key may do so), cannot be interrupted, and
+/// makes no other controller meanwhile: giving up earlier would only make an unknown end of a known
+/// one. The caller's deadline counts all the same.
+const ANSWER_LIMIT: Duration = Duration::from_secs(75);
+
+/// How long a controller may take to come up after that, or to come back.
 pub(super) const CONNECT_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a controller and its devices may take to go.
@@ -106,15 +112,16 @@ pub(super) async fn create(
     own: &NvmeHost,
     deadline: Deadline,
 ) -> Result<Option<String>> {
-    let deadline = deadline.within(CONNECT_LIMIT);
     let mut events = host.events().subscribe();
     let text = request(target, portal, own);
-    let answer = host.files().exchange(Path::new(FABRICS), text.as_bytes(), deadline.left()).await;
+    let limit = deadline.within(ANSWER_LIMIT);
+    let answer = host.files().exchange(Path::new(FABRICS), text.as_bytes(), limit.left()).await;
     let name = match answer {
         Ok(answer) => instance(&answer).map(|number| format!("nvme{number}")),
         Err(error) if error.errno() == Some(errno::EALREADY) => return Ok(None),
-        Err(error) => return Err(refusal(host, target, portal, own, deadline.limit(), error)),
+        Err(error) => return Err(refusal(host, target, portal, own, limit.limit(), error)),
     };
+    let deadline = deadline.within(CONNECT_LIMIT);
     let Some(name) = name else {
         let why = "it does not say which controller was made".to_owned();
         let source = KernelError::Nonsense { attempt: format!("reading {FABRICS}"), why };
@@ -154,9 +161,10 @@ fn instance(answer: &[u8]) -> Option<u32> {
     pairs.find(|(key, _)| *key == "instance").and_then(|(_, value)| value.trim().parse().ok())
 }
 
-/// One number of the kernel stands for both; only its log tells them apart.
+/// One number of the kernel stands for all of it; only its log tells them apart.
 fn not_found(target: &Target, portal: &Portal, own: &NvmeHost) -> AttachError {
-    let target = format!("{} that lets the host {} in", target.nqn, own.nqn);
+    let with = if target.options.host_key.is_some() { " with this key" } else { "" };
+    let target = format!("{} that lets the host {} in{with}", target.nqn, own.nqn);
     AttachError::TargetNotFound { portal: portal.to_string(), target }
 }
 
@@ -230,6 +238,23 @@ fn invalid(
         ),
     };
     AttachError::Kernel { attempt, source }.into()
+}
+
+/// Waits until the kernel has finished the controller that it makes now: it makes one at a time, so
+/// it answers a request without any option, which it refuses, after that one.
+pub(super) async fn finish(host: &dyn Host, deadline: Deadline) -> Result<()> {
+    let deadline = deadline.within(REMOVE_LIMIT);
+    match host.files().exchange(Path::new(FABRICS), b"\n", deadline.left()).await {
+        Ok(_) | Err(KernelError::Refused { .. }) => Ok(()),
+        Err(KernelError::Late { .. }) => {
+            let attempt = "waiting for a controller that the kernel is making".to_owned();
+            Err(AttachError::Deadline { attempt, limit: deadline.limit() }.into())
+        }
+        Err(source @ (KernelError::NotBegun { .. } | KernelError::Nonsense { .. })) => {
+            let attempt = format!("asking {FABRICS} whether it is busy");
+            Err(AttachError::Kernel { attempt, source }.into())
+        }
+    }
 }
 
 /// Asks a controller to look which namespaces it has. It does so behind our back.

@@ -193,6 +193,17 @@ impl Wanted {
         }
     }
 
+    /// The name by which the kernel and multipathd will know it, where that can be told before.
+    pub(super) fn wwid(&self) -> Option<String> {
+        let Selector::Identity(identity) = &self.by else { return None };
+        let id = hex128(&identity.value)?;
+        match identity.scheme.as_str() {
+            "uuid" => Some(format!("uuid.{}", Uuid::from_u128(id))),
+            "nguid" => Some(format!("eui.{id:032x}")),
+            _ => None,
+        }
+    }
+
     /// What is answered for the namespace that was found.
     pub(super) fn identity(&self, ids: &Ids) -> Option<Identity> {
         self.named.clone().or_else(|| ids.strongest())

@@ -28,8 +28,10 @@
 mod book;
 mod connect;
 mod data;
+mod device;
 mod disconnect;
 mod fabrics;
+mod find;
 mod ids;
 mod options;
 mod portal;

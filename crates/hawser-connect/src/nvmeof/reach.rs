@@ -12,7 +12,7 @@ use super::book::{Book, Made};
 use super::data::Target;
 use super::fabrics;
 use super::portal::{Portal, Transport, fc_address};
-use super::release::{self, Which};
+use super::release::{self, Unseen, Which};
 use super::sysfs::{self, Controller, State};
 use crate::shared::error::AttachError;
 use crate::shared::nvme_host::NvmeHost;
@@ -30,6 +30,13 @@ pub(super) struct Undo {
     pub(super) portals: Vec<Portal>,
     /// The kernel may still be making one of them.
     pub(super) late: bool,
+}
+
+impl Undo {
+    /// What is known of controllers that cannot be seen.
+    pub(super) fn unseen(&self) -> Unseen {
+        if self.late { Unseen::Keep } else { Unseen::Forget }
+    }
 }
 
 /// The ways to a target. Over Fibre Channel a way begins at a port of this host; where the caller
@@ -128,6 +135,7 @@ impl Reach<'_> {
 
     /// Makes one controller. The book says so before.
     async fn make(&self, book: &mut Book<'_>, way: &Portal, undo: &mut Undo) -> Result<()> {
+        let begun = book.made().iter().any(|m| m.portal == *way && m.controller.is_none());
         book.set_made(way, None);
         undo.portals.push(way.clone());
         book.save().await?;
@@ -136,6 +144,8 @@ impl Reach<'_> {
                 book.set_made(way, Some(name));
                 book.save().await
             }
+            // What a call began that did not live to see it.
+            Ok(None) if begun => Ok(()),
             // Somebody else's after all.
             Ok(None) => {
                 undo.portals.retain(|other| other != way);
@@ -145,7 +155,8 @@ impl Reach<'_> {
             Err(error) => {
                 let late = error.is_unknown();
                 undo.late |= late;
-                let which = Which { nqn: &self.target.nqn, free: &[], forget_unseen: !late };
+                let unseen = if late { Unseen::Keep } else { Unseen::Forget };
+                let which = Which { nqn: &self.target.nqn, free: &[], unseen };
                 let mine = |made: &Made| made.portal == *way;
                 let cleaned = release::controllers(self.host, book, &which, mine, self.deadline);
                 let cleaned = match cleaned.await {

@@ -197,6 +197,11 @@ impl Namespace {
         self.ways.iter().any(Way::works)
     }
 
+    /// True when it is the device of one controller, not one above those of several.
+    pub(super) fn is_alone(&self) -> bool {
+        self.ways.iter().any(|way| way.node == self.device)
+    }
+
     /// All ways in words.
     pub(super) fn words(&self) -> String {
         self.ways.iter().map(Way::words).collect::<Vec<_>>().join(", ")

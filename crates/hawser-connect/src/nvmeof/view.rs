@@ -11,10 +11,12 @@ use hawser_core::{ByteSize, Kind};
 use super::book;
 use super::connect::pinned;
 use super::data::Target;
+use super::device;
 use super::fabrics;
 use super::sight::{self, Sight, Truth};
 use super::sysfs::{Namespace, State};
 use crate::shared::error::AttachError;
+use crate::shared::multipath;
 use crate::shared::users::Whole;
 use crate::shared::wait::{self, Deadline};
 
@@ -30,9 +32,66 @@ pub(super) async fn extend(host: &dyn Host, target: &Target) -> Result<ByteSize>
     let target = pinned(target, claim.as_ref());
     let deadline = Deadline::after(RESIZE_LIMIT);
     let mut events = host.events().subscribe();
-    let namespace = whole(host, &target)?;
+    let all = whole(host, &target)?;
+    let mut size = 0;
+    for namespace in &all {
+        size = told_size(host, namespace).await?.max(size);
+    }
+    let device = device::of(host.files(), &all[0])?;
+    let now = device.disk().size(host.files())?;
+    if size < now {
+        return Err(shrunk(device.disk(), size, now));
+    }
+    // A size is there when every device and every way to it have it: input and output past the end
+    // of a way that does not know of it fails.
+    let has_it = || -> Result<Option<()>> {
+        let mut all = whole(host, &target)?.into_iter();
+        let known = |namespace: &Namespace| -> Result<bool> {
+            let ways = namespace.ways.iter().all(|way| way.size == size);
+            Ok(ways && Whole::new(&namespace.device).size(host.files())? == size)
+        };
+        all.try_fold(true, |so_far, namespace| Ok(so_far && known(&namespace)?))
+            .map(|known| known.then_some(()))
+    };
+    let soon = deadline.within(TOLD_LIMIT);
+    if wait::until(&mut *events, soon, async || has_it()).await?.is_none() {
+        for way in all.iter().flat_map(|namespace| &namespace.ways) {
+            fabrics::rescan(host, &way.controller).await;
+        }
+        if wait::until(&mut *events, deadline, async || has_it()).await?.is_none() {
+            let attempt = format!("growing {} to {size} bytes", device.disk().node.display());
+            return Err(AttachError::Deadline { attempt, limit: deadline.limit() }.into());
+        }
+    }
+    if let Some(map) = &device.map {
+        multipath::grow(host, map, size, deadline).await?;
+    }
+    Ok(ByteSize::bytes(size))
+}
+
+/// Every device of the namespace, with all ways up. With one down nobody can say whether it has
+/// grown there too.
+fn whole(host: &dyn Host, target: &Target) -> Result<Vec<Namespace>> {
+    let sight = Sight::of(host, &target.nqn, &target.wanted)?;
+    if sight.found.is_empty() {
+        let what = format!("{} of {}", target.wanted, target.nqn);
+        return Err(AttachError::NotAttached { what }.into());
+    }
+    for namespace in &sight.found {
+        sight::check(target, namespace)?;
+        let down = namespace.ways.iter().any(|way| way.controller.state != State::Live);
+        if down || !namespace.works() {
+            let what = Whole::new(&namespace.device).node.display().to_string();
+            return Err(AttachError::PathsDown { what, why: sight.words() }.into());
+        }
+    }
+    Ok(sight.found)
+}
+
+/// How large a namespace is, as the target says.
+async fn told_size(host: &dyn Host, namespace: &Namespace) -> Result<u64> {
     let disk = Whole::new(&namespace.device);
-    if let Truth::Other(ids) = sight::ask(host, &namespace).await? {
+    if let Truth::Other(ids) = sight::ask(host, namespace).await? {
         let expected = namespace.ids.strongest().unwrap_or_else(|| ids.identity());
         let (device, found) = (disk.node, ids.words());
         return Err(AttachError::WrongIdentity { device, expected, found }.into());
@@ -40,50 +99,8 @@ pub(super) async fn extend(host: &dyn Host, target: &Target) -> Result<ByteSize>
     let attempt = || format!("asking the target how large {} is", disk.node.display());
     let opened = host.disks().open(&disk.node).await.map_err(AttachError::kernel(attempt()))?;
     let told = opened.identify_namespace(NamespaceFacts::Format).await;
-    drop(opened);
     let told = told.map_err(AttachError::kernel(attempt()))?;
-    let size = size_of(&told).ok_or_else(|| nonsense(&disk))?;
-    let now = disk.size(host.files())?;
-    if size < now {
-        return Err(shrunk(&disk, size, now));
-    }
-    // A size is there when the device and every way to it have it: input and output past the end of
-    // a way that does not know of it fails.
-    let has_it = || -> Result<Option<()>> {
-        let namespace = whole(host, &target)?;
-        let ways = namespace.ways.iter().all(|way| way.size == size);
-        Ok((ways && disk.size(host.files())? == size).then_some(()))
-    };
-    let told = deadline.within(TOLD_LIMIT);
-    if wait::until(&mut *events, told, async || has_it()).await?.is_some() {
-        return Ok(ByteSize::bytes(size));
-    }
-    for way in &namespace.ways {
-        fabrics::rescan(host, &way.controller).await;
-    }
-    match wait::until(&mut *events, deadline, async || has_it()).await? {
-        Some(()) => Ok(ByteSize::bytes(size)),
-        None => {
-            let attempt = format!("growing {} to {size} bytes", disk.node.display());
-            Err(AttachError::Deadline { attempt, limit: deadline.limit() }.into())
-        }
-    }
-}
-
-/// The namespace with all its ways up. With one down nobody can say whether it has grown there too.
-fn whole(host: &dyn Host, target: &Target) -> Result<Namespace> {
-    let sight = Sight::of(host, &target.nqn, &target.wanted)?;
-    let Some(namespace) = sight.found.first() else {
-        let what = format!("{} of {}", target.wanted, target.nqn);
-        return Err(AttachError::NotAttached { what }.into());
-    };
-    sight::check(target, namespace)?;
-    let down = namespace.ways.iter().any(|way| way.controller.state != State::Live);
-    if down || !namespace.works() {
-        let what = Whole::new(&namespace.device).node.display().to_string();
-        return Err(AttachError::PathsDown { what, why: namespace.words() }.into());
-    }
-    Ok(namespace.clone())
+    Ok(size_of(&told).ok_or_else(|| nonsense(&disk))?)
 }
 
 /// The size in an answer to Identify Namespace: blocks of the format that is in use.
@@ -122,14 +139,14 @@ pub(super) async fn lookup(host: &dyn Host, target: &Target) -> Result<Option<At
     let target = pinned(target, claim.as_ref());
     let sight = Sight::of(host, &target.nqn, &target.wanted)?;
     let Some(namespace) = sight.usable().or(sight.found.first()) else { return Ok(None) };
-    let disk = Whole::new(&namespace.device);
-    if sight::check(&target, namespace).is_err() || !disk.has_node(host.files())? {
+    let device = device::of(host.files(), namespace)?;
+    if sight::check(&target, namespace).is_err() || !device.disk().has_node(host.files())? {
         return Ok(None);
     }
     if namespace.works() && matches!(sight::ask(host, namespace).await?, Truth::Other(_)) {
         return Ok(None);
     }
-    sight::attached(host, &target, &disk, &namespace.ids).map(Some)
+    sight::attached(host, &target, device.disk(), &namespace.ids).map(Some)
 }
 
 /// Whether every way to the namespace works.
@@ -144,8 +161,8 @@ pub(super) async fn health(host: &dyn Host, target: &Target) -> Result<Health> {
     if let Err(error) = sight::check(&target, namespace) {
         return Ok(Health::bad(error.to_string()));
     }
-    let node = Whole::new(&namespace.device).node;
-    let node = node.display();
+    let device = device::of(host.files(), namespace)?;
+    let node = device.disk().node.display();
     if !namespace.works() {
         return Ok(Health::bad(format!("no way to {node} works: {}", sight.words())));
     }

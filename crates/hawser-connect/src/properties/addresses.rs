@@ -7,7 +7,7 @@ use hawser_core::error::Result;
 use hawser_core::port::kernel::Files;
 
 /// Every address that is no loopback one, version 4 first.
-pub(super) fn all(files: &dyn Files) -> Result<Vec<IpAddr>> {
+pub(crate) fn all(files: &dyn Files) -> Result<Vec<IpAddr>> {
     let four = files.read_text(Path::new("/proc/net/fib_trie"))?.unwrap_or_default();
     let six = files.read_text(Path::new("/proc/net/if_inet6"))?.unwrap_or_default();
     Ok(local_v4(&four).map(IpAddr::from).chain(local_v6(&six).map(IpAddr::from)).collect())

@@ -5,7 +5,7 @@
 //! os-brick 7 `get_connector_properties`; `platform` and `os_type` have the constants of the
 //! library, `machine` what `uname -m` says.
 
-mod addresses;
+pub(crate) mod addresses;
 mod system;
 
 use std::path::Path;

@@ -1,20 +1,17 @@
 //! What the connection info says of an image, and the text that maps it.
 
-use std::net::IpAddr;
 use std::path::PathBuf;
 
-use hawser_core::attach::Identity;
+use hawser_core::attach::{Attached, Identity};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::secret::Secret;
 
 use super::error::RbdError;
+use super::monitors::{self, Monitors};
 use crate::shared::error::AttachError;
 use crate::shared::fields::{Fields, invalid};
-
-/// Where monitors listen unless they are told otherwise (messenger version 1).
-const PORT: u64 = 6789;
 
 /// One image and the way to it.
 #[derive(Debug)]
@@ -23,8 +20,7 @@ pub(super) struct Image {
     pub(super) namespace: Option<String>,
     pub(super) image: String,
     pub(super) snapshot: Option<String>,
-    /// `address:port`, IPv6 in brackets.
-    pub(super) addresses: Vec<String>,
+    monitors: Monitors,
     pub(super) user: String,
     pub(super) read_only: bool,
     pub(super) expected: Vec<Identity>,
@@ -62,7 +58,7 @@ pub(super) fn read(info: &ConnectionInfo) -> Result<Image, AttachError> {
         namespace,
         image,
         snapshot,
-        addresses: addresses(&fields)?,
+        monitors: monitors::read(&fields)?,
         user,
         read_only: fields.read_only()?.unwrap_or(false),
         expected: fields.expected(info)?,
@@ -98,40 +94,6 @@ fn split_name(name: &str) -> Result<Name, AttachError> {
     }
     let owned = |part: Option<&str>| part.map(str::to_owned);
     Ok((pool.into(), owned(namespace), image.into(), owned(snapshot)))
-}
-
-/// The monitors: `mon_addrs`, or `hosts` with their `ports`.
-fn addresses(fields: &Fields) -> Result<Vec<String>, AttachError> {
-    let given = fields.texts("mon_addrs")?;
-    if !given.is_empty() {
-        return given.iter().map(|text| address("mon_addrs", text, None)).collect();
-    }
-    let hosts = fields.texts("hosts")?;
-    let ports = fields.numbers("ports", 1..=65535)?;
-    if hosts.is_empty() {
-        return Err(invalid("hosts", "must name a monitor"));
-    }
-    if !ports.is_empty() && ports.len() != hosts.len() {
-        return Err(invalid("ports", "must be as many as hosts"));
-    }
-    let port = |index: usize| ports.get(index).copied().unwrap_or(PORT);
-    hosts.iter().enumerate().map(|(i, host)| address("hosts", host, Some(port(i)))).collect()
-}
-
-/// The kernel resolves no names here: an address, with or without a port.
-fn address(field: &str, text: &str, port: Option<u64>) -> Result<String, AttachError> {
-    let bare = text.trim().trim_start_matches('[').trim_end_matches(']');
-    if let Ok(address) = bare.parse::<IpAddr>() {
-        let port = port.unwrap_or(PORT);
-        return Ok(match address {
-            IpAddr::V4(address) => format!("{address}:{port}"),
-            IpAddr::V6(address) => format!("[{address}]:{port}"),
-        });
-    }
-    match text.trim().parse::<std::net::SocketAddr>() {
-        Ok(address) => Ok(address.to_string()),
-        Err(_) => Err(invalid(field, "must be IP addresses, with or without a port")),
-    }
 }
 
 /// The key of a user in a keyring file; the only key where there is just one.
@@ -171,9 +133,22 @@ impl Image {
         format!("{}/{namespace}{}{snapshot}", self.pool, self.image)
     }
 
-    /// The monitors in one text.
+    /// The monitors that the kernel is told, in one text.
     pub(super) fn monitors(&self) -> String {
-        self.addresses.join(",")
+        self.monitors.used.join(",")
+    }
+
+    /// True when a mapping that was made with these monitors has one that is known here.
+    pub(super) fn shares_monitor(&self, monitors: &str) -> bool {
+        monitors.split(',').any(|monitor| self.monitors.given.iter().any(|given| given == monitor))
+    }
+
+    /// This image, which must be the one that was attached.
+    pub(super) fn expecting(mut self, attached: Option<&Attached>) -> Self {
+        if self.expected.is_empty() {
+            self.expected.extend(attached.and_then(Attached::identity).cloned());
+        }
+        self
     }
 
     /// The key: given, or that of the host's own keyring.
@@ -198,6 +173,7 @@ impl Image {
         let mut options = vec![format!("name={}", self.user)];
         options.extend(key.map(|key| format!("secret={}", key.expose())));
         options.push(format!("mount_timeout={seconds}"));
+        options.extend(self.monitors.mode.map(|mode| format!("ms_mode={mode}")));
         options.extend(self.namespace.as_ref().map(|namespace| format!("_pool_ns={namespace}")));
         if read_only || self.snapshot.is_some() {
             options.push("ro".into());

@@ -44,10 +44,10 @@ impl Classify for RbdError {
     fn reason(&self) -> Option<Reason> {
         match self {
             Self::Features { .. } => Some(Reason::ToolOrModuleMissing),
-            Self::OtherMode { .. } => Some(Reason::DeviceReadOnly),
+            Self::OtherMode { there: "read-only", .. } => Some(Reason::DeviceReadOnly),
             Self::NoKey { .. } => Some(Reason::AuthFailed),
             Self::Undo { source, .. } => source.reason(),
-            Self::Vanished { .. } => None,
+            Self::Vanished { .. } | Self::OtherMode { .. } => None,
         }
     }
 }

@@ -29,13 +29,43 @@ pub(super) fn control(host: &dyn Host, verb: &str) -> Result<PathBuf> {
     Ok(Path::new("/sys/bus/rbd").join(name))
 }
 
-/// The mapping of this image, whoever made it.
-pub(super) fn find(host: &dyn Host, image: &Image) -> Result<Option<Mapped>> {
+/// Every mapping of this host.
+pub(super) fn all(host: &dyn Host) -> Result<Vec<Mapped>> {
+    let names = host.files().list(Path::new(DEVICES))?;
+    Ok(names.iter().filter_map(|name| name.parse().ok()).map(|id| Mapped { id }).collect())
+}
+
+/// The mappings of this image, whoever made them. Where only others of its name are there, that is
+/// refused: another image is where this one should be.
+pub(super) fn find(host: &dyn Host, image: &Image) -> Result<Vec<Mapped>> {
     let files = host.files();
-    for name in files.list(Path::new(DEVICES))? {
-        let Ok(id) = name.parse() else { continue };
-        let mapped = Mapped { id };
-        if mapped.is(files, image)? {
+    let mut named = Vec::new();
+    for mapped in all(host)? {
+        if mapped.is_named(files, image)? && mapped.is_of_cluster(files, image)? {
+            named.push(mapped);
+        }
+    }
+    let (mut found, mut refused) = (Vec::new(), None);
+    for mapped in named {
+        match mapped.check_identity(host, image) {
+            Ok(()) => found.push(mapped),
+            Err(error) => refused = Some(error),
+        }
+    }
+    match refused {
+        Some(error) if found.is_empty() => Err(error),
+        Some(_) | None => Ok(found),
+    }
+}
+
+/// The mapping that was made for this image since the others were listed.
+pub(super) fn made(host: &dyn Host, image: &Image, before: &[Mapped]) -> Result<Option<Mapped>> {
+    let files = host.files();
+    let monitors = image.monitors();
+    for mapped in all(host)?.into_iter().filter(|mapped| !before.contains(mapped)) {
+        // Somebody may have mapped an image of that name in another cluster meanwhile.
+        let its = mapped.monitors(files)?;
+        if mapped.is_named(files, image)? && (its.is_empty() || its == monitors) {
             return Ok(Some(mapped));
         }
     }
@@ -55,16 +85,36 @@ impl Mapped {
         Ok(files.read_text(&self.folder().join(name))?)
     }
 
-    /// True when every part of the name and the cluster are the image's.
-    fn is(&self, files: &dyn Files, image: &Image) -> Result<bool> {
+    /// True when every part of the name is the image's.
+    fn is_named(&self, files: &dyn Files, image: &Image) -> Result<bool> {
         let same = |name: &str, wanted: &str| -> Result<bool> {
             Ok(self.attribute(files, name)?.unwrap_or_default() == wanted)
         };
-        let named = same("pool", &image.pool)?
+        Ok(same("pool", &image.pool)?
             && same("pool_ns", image.namespace.as_deref().unwrap_or_default())?
             && same("name", &image.image)?
-            && same("current_snap", image.snapshot.as_deref().unwrap_or("-"))?;
-        Ok(named && self.is_of_cluster(files, image)?)
+            && same("current_snap", image.snapshot.as_deref().unwrap_or("-"))?)
+    }
+
+    /// The monitors that it was made with; empty where an old kernel does not tell. The file has
+    /// the key too: nothing of it but the first word may be shown.
+    fn monitors(&self, files: &dyn Files) -> Result<String> {
+        let config = self.attribute(files, "config_info")?.unwrap_or_default();
+        Ok(config.split_whitespace().next().unwrap_or_default().to_owned())
+    }
+
+    /// True when both are mappings of one image, by whatever way to its cluster.
+    pub(super) fn is_twin_of(&self, files: &dyn Files, other: &Self) -> Result<bool> {
+        let both = |name: &str| -> Result<Option<String>> {
+            let (one, two) = (self.attribute(files, name)?, other.attribute(files, name)?);
+            Ok(one.filter(|one| two.as_ref() == Some(one)))
+        };
+        let mut same = self != other;
+        for name in ["cluster_fsid", "pool", "image_id", "current_snap"] {
+            same = same && both(name)?.is_some();
+        }
+        // The namespace is empty for most, and missing on kernels that know none.
+        Ok(same && self.attribute(files, "pool_ns")? == other.attribute(files, "pool_ns")?)
     }
 
     /// By the cluster's id where the caller knows it, else by a monitor that both have.
@@ -74,11 +124,9 @@ impl Mapped {
         if let Some((wanted, _)) = known.and_then(|identity| identity.value.split_once('/')) {
             return Ok(wanted == fsid);
         }
-        let config = self.attribute(files, "config_info")?.unwrap_or_default();
-        let monitors = config.split_whitespace().next().unwrap_or_default();
+        let monitors = self.monitors(files)?;
         // A mapping that says nothing of its monitors was made by an older kernel.
-        Ok(monitors.is_empty()
-            || monitors.split(',').any(|monitor| image.addresses.iter().any(|a| a == monitor)))
+        Ok(monitors.is_empty() || image.shares_monitor(&monitors))
     }
 
     /// What the kernel says of the image.

@@ -2,7 +2,9 @@
 //!
 //! Data: `{"name": "pool/image", "hosts": […], "ports": […], "cluster_name": "ceph",
 //! "auth_username": …}`; the name may also be `pool/namespace/image` and end in `@snapshot`. Instead
-//! of `hosts` and `ports`, `mon_addrs` may list `address:port`. The key is `secret` (base64) or
+//! of `hosts` and `ports`, `mon_addrs` may list `address:port`, also as `ceph mon dump` writes them
+//! (`[v2:a:3300/0,v1:a:6789/0]`). The first messenger is spoken where a monitor has it, unless
+//! `ms_mode` says otherwise; where all have the second alone, `prefer-crc`. The key is `secret` (base64) or
 //! `keyring` (the text of a keyring file), else `/etc/ceph/CLUSTER.client.USER.keyring` is read;
 //! `auth_enabled` false needs none.
 //!
@@ -19,12 +21,16 @@
 //!
 //! # Limits
 //!
-//! The secret is in the text that is written to the kernel, which keeps it to itself. Images with
-//! features that the kernel does not know (such as journaling) cannot be mapped.
+//! The secret is in the text that is written to the kernel, which shows it to root alone, in
+//! `config_info` of the mapping. Images with features that the kernel does not know (such as
+//! journaling) cannot be mapped. Where the monitors answer and the OSDs do not, the kernel goes on
+//! waiting after the caller's deadline, and may map the image when they are back: that is answered
+//! as an unknown outcome, and the next connect or disconnect finds it.
 
 mod data;
 mod error;
 mod mapped;
+mod monitors;
 #[cfg(test)]
 mod tests;
 
@@ -66,8 +72,14 @@ static INFO: ConnectorInfo = ConnectorInfo {
 /// How long a disk may take to appear or go after the kernel has answered.
 const NODE_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long a device may be open for somebody who is no user of it.
+const BUSY_LIMIT: Duration = Duration::from_secs(10);
+
 /// How long the kernel may take to learn a new size.
 const RESIZE_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long taking back may take after a failed attach.
+const UNDO_LIMIT: Duration = Duration::from_secs(15);
 
 /// Keeps two maps of one image from being made at once: the kernel would make two devices.
 async fn lock(host: &dyn Host, image: &Image) -> Result<Box<dyn LockGuard>> {
@@ -122,21 +134,26 @@ async fn ready(host: &dyn Host, mapped: &Mapped, deadline: Deadline) -> Result<(
     }
 }
 
-/// Takes a mapping away and waits until it is gone.
+/// Takes a mapping away and waits until it is gone. The kernel refuses a device that is open, and
+/// udev opens it whenever somebody who wrote has closed it: so that is waited for, users are not.
 async fn unmap(host: &dyn Host, mapped: &Mapped, force: bool, deadline: Deadline) -> Result<()> {
     let file = mapped::control(host, "remove")?;
     let text = if force { format!("{} force", mapped.id) } else { mapped.id.to_string() };
+    let device = mapped.disk().node;
+    let patience = deadline.within(BUSY_LIMIT);
     let mut events = host.events().subscribe();
-    let written = host.files().write(&file, text.as_bytes(), deadline.left()).await;
-    if let Err(source) = written {
-        let busy = source.errno() == Some(rustix::io::Errno::BUSY.raw_os_error());
-        let device = mapped.disk().node;
-        return Err(if busy {
-            AttachError::Busy { device, users: "a program that has it open".into() }.into()
-        } else {
-            AttachError::Kernel { attempt: format!("unmapping {}", device.display()), source }
-                .into()
-        });
+    loop {
+        let written = host.files().write(&file, text.as_bytes(), deadline.left()).await;
+        let Err(source) = written else { break };
+        if source.errno() != Some(rustix::io::Errno::BUSY.raw_os_error()) {
+            let attempt = format!("unmapping {}", device.display());
+            return Err(AttachError::Kernel { attempt, source }.into());
+        }
+        users::refuse_used(host, &mapped.disk(), force, patience).await?;
+        if !wait::again(&mut *events, patience).await {
+            let users = "a program that has it open".into();
+            return Err(AttachError::Busy { device, users }.into());
+        }
     }
     let folder = mapped.folder();
     let gone = wait::until(&mut *events, deadline.within(NODE_LIMIT), async || {
@@ -144,7 +161,7 @@ async fn unmap(host: &dyn Host, mapped: &Mapped, force: bool, deadline: Deadline
     })
     .await?;
     gone.ok_or_else(|| {
-        let what = mapped.disk().node.display().to_string();
+        let what = device.display().to_string();
         AttachError::NotRemoved { what, limit: NODE_LIMIT }.into()
     })
 }
@@ -158,30 +175,77 @@ impl Rbd {
     ) -> Result<Change<Attached>> {
         modules::need(host, "rbd").await?;
         let _lock = lock(host, image).await?;
-        if let Some(mapped) = mapped::find(host, image)? {
-            mapped.check(host, image, read_only)?;
-            ready(host, &mapped, deadline).await?;
-            return Ok(Change::Already(mapped.describe(host, image)?));
+        if let Some(mapped) = mapped::find(host, image)?.first() {
+            return Self::there(host, image, mapped, read_only, deadline).await;
         }
-        map(host, image, read_only, deadline).await?;
-        let Some(mapped) = mapped::find(host, image)? else {
+        let before = mapped::all(host)?;
+        if let Err(error) = map(host, image, read_only, deadline).await {
+            // There was none before: one that is there now is from this call.
+            return Err(match mapped::made(host, image, &before) {
+                Ok(Some(mapped)) if error.is_unknown() => undo(host, &mapped, error).await,
+                Ok(_) | Err(_) => error,
+            });
+        }
+        let Some(mapped) = mapped::made(host, image, &before)? else {
             return Err(RbdError::Vanished { name: image.name() }.into());
         };
-        let made = match mapped.check(host, image, read_only) {
-            Ok(()) => ready(host, &mapped, deadline).await,
-            Err(error) => Err(error),
-        };
-        let made = match made {
-            Ok(()) => mapped.describe(host, image),
-            Err(error) => Err(error),
-        };
-        match made {
-            Ok(attached) => Ok(Change::Made(attached)),
-            Err(error) => Err(match unmap(host, &mapped, false, deadline).await {
-                Ok(()) => error.with_outcome(Outcome::RolledBack),
-                Err(undo) => RbdError::Undo { undo: undo.sentence(), source: error }.into(),
-            }),
+        match Self::settle(host, image, &mapped, &before, read_only, deadline).await {
+            Ok(Settled::Ours(attached)) => Ok(Change::Made(attached)),
+            Ok(Settled::Twin(twin)) => {
+                unmap(host, &mapped, false, Deadline::after(UNDO_LIMIT)).await?;
+                Self::there(host, image, &twin, read_only, deadline).await
+            }
+            Err(error) => Err(undo(host, &mapped, error).await),
         }
+    }
+
+    /// Answers a mapping that was there before.
+    async fn there(
+        host: &dyn Host,
+        image: &Image,
+        mapped: &Mapped,
+        read_only: bool,
+        deadline: Deadline,
+    ) -> Result<Change<Attached>> {
+        mapped.check(host, image, read_only)?;
+        ready(host, mapped, deadline).await?;
+        Ok(Change::Already(mapped.describe(host, image)?))
+    }
+
+    /// Looks at what was mapped, and waits until it can be used.
+    async fn settle(
+        host: &dyn Host,
+        image: &Image,
+        mapped: &Mapped,
+        before: &[Mapped],
+        read_only: bool,
+        deadline: Deadline,
+    ) -> Result<Settled> {
+        mapped.check(host, image, read_only)?;
+        for other in before {
+            // By other monitors of the same cluster, which could not be known before.
+            if mapped.is_twin_of(host.files(), other)? {
+                return Ok(Settled::Twin(other.clone()));
+            }
+        }
+        ready(host, mapped, deadline).await?;
+        Ok(Settled::Ours(mapped.describe(host, image)?))
+    }
+}
+
+/// What a new mapping turned out to be.
+enum Settled {
+    /// The only one of its image.
+    Ours(Attached),
+    /// The second one: two devices over one image do not see what the other one caches.
+    Twin(Mapped),
+}
+
+/// Takes back what a failed attach made, and answers its error with what is known now.
+async fn undo(host: &dyn Host, mapped: &Mapped, error: Error) -> Error {
+    match unmap(host, mapped, false, Deadline::after(UNDO_LIMIT)).await {
+        Ok(()) => error.with_outcome(Outcome::RolledBack),
+        Err(undo) => RbdError::Undo { undo: undo.sentence(), source: error }.into(),
     }
 }
 
@@ -208,27 +272,34 @@ impl Connector for Rbd {
         record: &AttachRecord,
         detach: &Detach,
     ) -> Result<Change<()>> {
-        let image = data::read(&record.info)?;
+        let image = data::read(&record.info)?.expecting(record.attached.as_ref());
         let deadline = Deadline::after(detach.deadline);
         let _lock = lock(host, &image).await?;
-        let Some(mapped) = mapped::find(host, &image)? else { return Ok(Change::Already(())) };
-        mapped.check_identity(host, &image)?;
-        let disk = mapped.disk();
-        users::refuse_used(host, &disk, detach.force, deadline).await?;
+        // More than one when an attach was cut off and the kernel went on with it.
+        let all = mapped::find(host, &image)?;
+        if all.is_empty() {
+            return Ok(Change::Already(()));
+        }
+        for mapped in &all {
+            users::refuse_used(host, &mapped.disk(), detach.force, deadline).await?;
+        }
         let mut failures = Failures::new(detach);
-        failures.flush(host, &disk.node, deadline).await?;
-        if let Err(error) = unmap(host, &mapped, detach.force, deadline).await {
-            failures.take(error)?;
+        for mapped in &all {
+            failures.flush(host, &mapped.disk().node, deadline).await?;
+        }
+        for mapped in &all {
+            if let Err(error) = unmap(host, mapped, detach.force, deadline).await {
+                failures.take(error)?;
+            }
         }
         failures.answer(&format!("unmapping {}", image.name()))
     }
 
     async fn extend(&self, host: &dyn Host, record: &AttachRecord) -> Result<ByteSize> {
-        let image = data::read(&record.info)?;
+        let image = data::read(&record.info)?.expecting(record.attached.as_ref());
         let _lock = lock(host, &image).await?;
         let missing = || AttachError::NotAttached { what: image.name() };
-        let mapped = mapped::find(host, &image)?.ok_or_else(missing)?;
-        mapped.check_identity(host, &image)?;
+        let mapped = mapped::find(host, &image)?.into_iter().next().ok_or_else(missing)?;
         let mut events = host.events().subscribe();
         let refresh = mapped.folder().join("refresh");
         host.files()
@@ -249,17 +320,19 @@ impl Connector for Rbd {
 
     async fn lookup(&self, host: &dyn Host, info: &ConnectionInfo) -> Result<Option<Attached>> {
         let image = data::read(info)?;
-        mapped::find(host, &image)?.map(|mapped| mapped.describe(host, &image)).transpose()
+        let found = mapped::find(host, &image)?;
+        found.first().map(|mapped| mapped.describe(host, &image)).transpose()
     }
 
     async fn health(&self, host: &dyn Host, record: &AttachRecord) -> Result<Health> {
-        let image = data::read(&record.info)?;
-        let Some(mapped) = mapped::find(host, &image)? else {
+        let image = data::read(&record.info)?.expecting(record.attached.as_ref());
+        let mapped = match mapped::find(host, &image) {
+            Ok(found) => found.into_iter().next(),
+            Err(error) => return Ok(Health::bad(error.sentence())),
+        };
+        let Some(mapped) = mapped else {
             return Ok(Health::bad(format!("{} is not mapped", image.name())));
         };
-        if let Err(error) = mapped.check_identity(host, &image) {
-            return Ok(Health::bad(error.sentence()));
-        }
         let node = mapped.disk().node;
         let recorded = record.attached.as_ref().map(Attached::path);
         if let Some(path) = recorded.filter(|path| *path != node) {

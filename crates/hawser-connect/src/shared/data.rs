@@ -1,4 +1,4 @@
-//! Fields as they come in the wild: numbers as texts, one or many.
+//! Numbers as they come in the wild: also as texts.
 
 use serde::{Deserialize, Deserializer, de};
 
@@ -32,36 +32,6 @@ fn parse(text: &str) -> Option<u64> {
         None if text.starts_with('+') => None,
         None => text.parse().ok(),
     }
-}
-
-/// One value, or a list of them.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum OneOrMany<T> {
-    /// A list.
-    Many(Vec<T>),
-    /// One.
-    One(T),
-}
-
-impl<T> OneOrMany<T> {
-    /// As a list.
-    pub(crate) fn into_vec(self) -> Vec<T> {
-        match self {
-            Self::Many(list) => list,
-            Self::One(one) => vec![one],
-        }
-    }
-}
-
-/// Reads a field that may be missing, null, one value or a list, as a list.
-pub(crate) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    Ok(Option::<OneOrMany<T>>::deserialize(deserializer)?
-        .map_or_else(Vec::new, OneOrMany::into_vec))
 }
 
 #[cfg(test)]

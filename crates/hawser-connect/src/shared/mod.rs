@@ -12,4 +12,5 @@ pub(crate) mod release;
 pub(crate) mod remote_fs;
 pub(crate) mod scsi;
 pub(crate) mod users;
+pub(crate) mod vendor;
 pub(crate) mod wait;

@@ -14,6 +14,9 @@ use super::wait::Deadline;
 /// How long cached data may take to reach the storage.
 pub(crate) const FLUSH_LIMIT: Duration = Duration::from_secs(60);
 
+/// How much of its time a forced detach keeps for what comes after a flush that does not end.
+const REST: Duration = Duration::from_secs(15);
+
 /// What failed during one detach, and what that means to its caller:
 ///
 /// | force | ignore_errors | a failure |
@@ -50,7 +53,7 @@ impl<'a> Failures<'a> {
         deadline: Deadline,
     ) -> Result<()> {
         let flushed = match host.disks().open(device).await {
-            Ok(disk) => disk.flush(deadline.within(FLUSH_LIMIT).left()).await,
+            Ok(disk) => disk.flush(self.flush_limit(deadline)).await,
             Err(error) => Err(error),
         };
         let Err(source) = flushed else { return Ok(()) };
@@ -60,6 +63,12 @@ impl<'a> Failures<'a> {
         } else {
             self.take(AttachError::Flush { device, source })
         }
+    }
+
+    /// How long a flush may take. A forced detach goes on after it, and keeps time for that.
+    fn flush_limit(&self, deadline: Deadline) -> Duration {
+        let left = deadline.within(FLUSH_LIMIT).left();
+        if self.detach.force { left - (left / 4).min(REST) } else { left }
     }
 
     /// True when nothing failed so far.

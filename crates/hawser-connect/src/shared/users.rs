@@ -120,19 +120,33 @@ pub(crate) async fn refuse_used_but(
     if force {
         return Ok(());
     }
-    let numbers: Vec<_> = parts.iter().map(|(_, number)| *number).collect();
-    let mut events = host.events().subscribe();
-    let settled = wait::until(&mut *events, deadline.within(UDEV_LIMIT), async || {
-        let found = openers(&numbers).await;
-        let udev = |opener: &Opener| UDEV.contains(&opener.program.as_str());
-        Ok((found.is_empty() || !found.iter().all(udev)).then_some(found))
-    })
-    .await?;
-    match settled {
+    match openers_beside_udev(host, &parts, deadline).await? {
         Some(found) if found.is_empty() => Ok(()),
         Some(found) => Err(busy(found.iter().take(MOST).map(Opener::words).collect())),
         None => Err(busy(vec!["udev, which reads it".into()])),
     }
+}
+
+/// Waits until udev does not read a disk, at most as long as that may take.
+pub(crate) async fn wait_for_udev(host: &dyn Host, disk: &Whole, deadline: Deadline) -> Result<()> {
+    let parts = disk.parts(host.files())?;
+    openers_beside_udev(host, &parts, deadline).await.map(drop)
+}
+
+/// Who has a disk open as soon as it is not udev alone; `None` when udev does not end.
+async fn openers_beside_udev(
+    host: &dyn Host,
+    parts: &[(PathBuf, (u32, u32))],
+    deadline: Deadline,
+) -> Result<Option<Vec<Opener>>> {
+    let numbers: Vec<_> = parts.iter().map(|(_, number)| *number).collect();
+    let mut events = host.events().subscribe();
+    wait::until(&mut *events, deadline.within(UDEV_LIMIT), async || {
+        let found = openers(&numbers).await;
+        let udev = |opener: &Opener| UDEV.contains(&opener.program.as_str());
+        Ok((found.is_empty() || !found.iter().all(udev)).then_some(found))
+    })
+    .await
 }
 
 async fn mounts(host: &dyn Host, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<String>> {

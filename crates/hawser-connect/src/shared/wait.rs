@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// The longest time without a look of our own. Not every fact has an event (a daemon's view, an
 /// attribute without a uevent), and an event may be lost; this bounds what that costs.
-const RECHECK: Duration = Duration::from_millis(250);
+pub(crate) const RECHECK: Duration = Duration::from_millis(250);
 
 /// When to give up, shared by all steps of one call.
 #[derive(Clone, Copy, Debug)]

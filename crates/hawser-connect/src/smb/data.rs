@@ -169,7 +169,9 @@ mod tests {
             assert_eq!(split(export), Some(("nas".into(), "vols".into())));
         }
         assert_eq!(split("//nas/vols/a/b"), Some(("nas".into(), "vols/a/b".into())));
-        for export in ["", "//", "//nas", "//nas/", "/nas/vols", "///vols", "//nas/a//b", "//n/a/../b"] {
+        for export in
+            ["", "//", "//nas", "//nas/", "/nas/vols", "///vols", "//nas/a//b", "//n/a/../b"]
+        {
             assert_eq!(split(export), None, "{export}");
         }
     }

@@ -21,8 +21,16 @@ pub(crate) use error::ExecError;
 pub(crate) use redact::blank_out;
 
 /// Where programs are looked for; the caller's `PATH` is never asked.
-pub(crate) const DIRECTORIES: [&str; 6] =
-    ["/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/local/sbin", "/usr/local/bin"];
+pub(crate) const DIRECTORIES: [&str; 7] = [
+    "/usr/sbin",
+    "/usr/bin",
+    "/sbin",
+    "/bin",
+    "/usr/local/sbin",
+    "/usr/local/bin",
+    // Where Huawei puts its own.
+    "/usr/local/bin/sds",
+];
 
 /// Which Debian package brings a program that we may miss.
 const PACKAGES: [(&str, &[&str]); 5] = [

@@ -15,7 +15,8 @@ use crate::mount::target::check_plain;
 pub(crate) fn look(path: &Path) -> Result<Option<Seen>, FileError> {
     check_plain(path)?;
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_FORCE_SYNC | AtFlags::NO_AUTOMOUNT;
-    let stat = match statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::SIZE) {
+    let stat = match statx(CWD, path, flags, StatxFlags::TYPE | StatxFlags::MODE | StatxFlags::SIZE)
+    {
         Ok(stat) => stat,
         Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
         Err(errno) => return Err(failed("looking at", path)(errno)),

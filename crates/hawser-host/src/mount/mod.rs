@@ -33,7 +33,7 @@ use attach::NewFilesystem;
 pub(crate) use error::MountError;
 use options::Options;
 use target::Place;
-pub(crate) use users::openers;
+pub(crate) use users::{openers, openers_within};
 
 /// How often the table is read again when something appears at a target meanwhile.
 const ATTEMPTS: usize = 3;

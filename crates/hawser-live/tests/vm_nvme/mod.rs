@@ -120,3 +120,14 @@ pub(crate) fn states(nqn: &str) -> Vec<String> {
     };
     nvmet::controllers(nqn).iter().map(state).collect()
 }
+
+/// The device of a namespace, where its node is there; not the hidden ones of its ways.
+pub(crate) fn device_of(uuid: &str) -> Option<PathBuf> {
+    let entries = std::fs::read_dir("/sys/block").ok()?.flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let name = names.find(|name| {
+        let wwid = std::fs::read_to_string(format!("/sys/block/{name}/wwid")).unwrap_or_default();
+        wwid.trim() == format!("uuid.{uuid}") && Path::new("/dev").join(name).exists()
+    })?;
+    Some(Path::new("/dev").join(name))
+}

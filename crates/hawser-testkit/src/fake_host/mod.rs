@@ -35,8 +35,8 @@ use uuid::Uuid;
 pub use faults::{Call, KERNEL_METHODS, METHODS, When};
 pub use image::Soundness;
 pub use kernel::{Kernel, Node, Tree};
-pub use tool::{Ran, ToolCall};
 pub use network::{Ended, Remote, Server};
+pub use tool::{Ran, ToolCall};
 
 use faults::Faults;
 use image::Signature;

@@ -15,8 +15,8 @@ use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
 use hawser_core::{ByteSize, Change, Error, Kind};
 use uuid::Uuid;
 
-use super::state::State;
 use super::faults::Struck;
+use super::state::State;
 use super::{FakeHost, copy, faults, image, mount};
 
 impl FakeHost {

@@ -6,7 +6,8 @@
 //! What lies behind the wrappers (files, the fake host, the store) stays as it was at that instant.
 //!
 //! Methods that only compute (`info`, `handle`, the ability getters) are no points: they touch
-//! nothing.
+//! nothing. Nor are those of the kernel's parts that a host hands out: a host passes them on as they
+//! are, and a world that stopped stops in front of the connector's call, which is a point.
 
 mod ports;
 mod wrap;

@@ -4,7 +4,12 @@
 //! [`Tree`](crate::fake_host::Tree), so that one lock guards everything and tests can reach in at
 //! any time. They show what a real kernel was seen to show, its traps included.
 
+pub mod disco;
 pub mod fc;
+pub mod hgst;
+pub mod huawei_sds;
 pub mod iscsi;
+pub mod multipath;
 pub mod nvme;
+pub mod rbd;
 pub mod scsi;

@@ -62,7 +62,7 @@ pub fn install(kernel: &Kernel) {
             with_device(tree, write, |tree, address, _| remove_device(tree, address))
         })
         .on_write("/sys/devices/**/target*/*:*:*:*/rescan", |tree, write| {
-            with_device(tree, write, |tree, address, device| refresh(tree, address, device))
+            with_device(tree, write, refresh)
         })
         .on_write("/sys/devices/**/target*/*:*:*:*/state", set_state)
         .on_reboot(|tree| {
@@ -286,9 +286,7 @@ fn probe_disk(tree: &mut Tree, address: (TargetAddress, u64), generation: u64) {
     let name = tree.free_sd();
     let mut spec = DiskSpec::slot(&name, &target, address.1).below(&device.folder);
     if let Some(naa) = target.get(address.1).and_then(|lun| lun.naa()) {
-        spec = spec
-            .wwid(format!("3{naa}"))
-            .links([format!("scsi-3{naa}"), format!("wwn-0x{naa}")]);
+        spec = spec.wwid(format!("3{naa}")).links([format!("scsi-3{naa}"), format!("wwn-0x{naa}")]);
     }
     tree.add_disk(spec);
     tree.with::<Layer, _>(|layer, _| {

@@ -8,9 +8,7 @@ use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identity, Multipath};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
-use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, PathsBy, Platform, Proof,
-};
+use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, PathsBy, Platform, Proof};
 use hawser_core::port::kernel::{DeviceEvents, KernelError, LockMode};
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
@@ -47,8 +45,7 @@ fn read(info: &ConnectionInfo) -> Result<Volume> {
     let list = info.data.get("addresses").and_then(|value| value.as_array());
     let list = list.ok_or_else(|| Error::new(Kind::Invalid, "addresses are missing"))?;
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-    let identity =
-        info.identity.clone().ok_or_else(|| Error::new(Kind::Invalid, "no identity"))?;
+    let identity = info.identity.clone().ok_or_else(|| Error::new(Kind::Invalid, "no identity"))?;
     let addresses = list.iter().filter_map(text).collect();
     Ok(Volume { addresses, wwid: identity.value.clone(), identity })
 }

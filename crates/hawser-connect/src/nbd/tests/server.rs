@@ -116,11 +116,7 @@ impl Shared {
     }
 }
 
-fn talk(
-    mut stream: impl Read + Write,
-    manners: &Manners,
-    taken: &Mutex<usize>,
-) -> io::Result<()> {
+fn talk(mut stream: impl Read + Write, manners: &Manners, taken: &Mutex<usize>) -> io::Result<()> {
     if manners.silent {
         return wait_for_end(stream);
     }

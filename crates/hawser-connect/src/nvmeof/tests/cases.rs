@@ -6,6 +6,7 @@ use hawser_core::attach::{Identity, Multipath};
 use hawser_core::port::Connector;
 use hawser_core::{Kind, Outcome, Reason};
 use hawser_testkit::fake_host::kernel::Flush;
+use hawser_testkit::sim::multipath;
 use hawser_testkit::sim::nvme::Portal;
 
 use super::*;
@@ -137,13 +138,10 @@ async fn a_kernel_without_authentication_is_told_before_a_key_is_written() {
 
 #[tokio::test(start_paused = true)]
 async fn enforced_multipath_is_refused_where_the_kernel_has_none() {
-    let host = FakeHost::new();
-    nvme::install(host.kernel(), false);
-    let lun = nvme::namespace(UUID, ByteSize::mib(64));
-    nvme::add_subsystem(host.kernel(), NQN, &Target::new().with(1, &lun), &[A, B]);
+    let lab = lab_with(false);
     let attach = Attach { multipath: Multipath::Enforced, ..Attach::default() };
 
-    let error = Nvmeof.connect(&host, &info(data()), &attach).await.unwrap_err();
+    let error = Nvmeof.connect(&lab.host, &info(data()), &attach).await.unwrap_err();
 
     assert_eq!(error.reason(), Some(Reason::MultipathUnavailable), "{error:?}");
 }
@@ -491,4 +489,38 @@ async fn health_says_which_way_is_down_and_which_limit_is_dangerous() {
 
     assert!(!down.healthy && down.message.contains("nvme1"), "{down:?}");
     assert!(!limited.healthy && limited.message.contains("600"), "{limited:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_native_multipath_the_ways_become_a_map() {
+    let lab = lab_with(false);
+    multipath::install(&lab.host);
+    lab.host.kernel().multipathd(FindMultipaths::Strict);
+    let before = lab.host.snapshot();
+
+    let made = lab.connect(data()).await.unwrap();
+    let device = made.get().path().to_owned();
+    let paths = lab.host.kernel().edit(|tree| {
+        let name = tree.disk_at(&device).unwrap();
+        tree.list(format!("/sys/block/{name}/slaves"))
+    });
+    let done = lab.disconnect(data(), &Detach::default()).await.unwrap();
+
+    assert_eq!(paths, ["nvme0n1", "nvme1n1"]);
+    assert!(made.is_made() && done.is_made());
+    assert_eq!(before.difference(&lab.host.snapshot()), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_way_without_a_map_is_the_device_itself() {
+    for daemon in [false, true] {
+        let lab = lab_with(false);
+        if daemon {
+            lab.host.kernel().multipathd(FindMultipaths::Strict);
+        }
+
+        let made = Nvmeof.connect(&lab.host, &info(data()), &Attach::default()).await.unwrap();
+
+        assert_eq!(made.get().path(), std::path::Path::new("/dev/nvme0n1"));
+    }
 }

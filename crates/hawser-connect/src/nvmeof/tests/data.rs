@@ -75,9 +75,11 @@ fn fibre_channel_is_never_taken_for_tcp() {
     assert_eq!(fc.portals[0].transport, Transport::Fc);
     let address = fc.portals[0].address.as_deref();
     assert_eq!(address, Some("nn-0x10000090fa000001:pn-0x10000090fa000002"));
-    assert!(data::read(&info(json!({ "target_nqn": NQN, "vol_uuid": UUID,
+    assert!(
+        data::read(&info(json!({ "target_nqn": NQN, "vol_uuid": UUID,
         "portals": [["10.0.0.1", 4420, "carrier-pigeon"]] })))
-    .is_err());
+        .is_err()
+    );
 }
 
 #[test]

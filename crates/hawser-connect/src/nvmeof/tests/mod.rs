@@ -9,8 +9,8 @@ use hawser_core::error::Result;
 use hawser_core::{ByteSize, Change};
 use hawser_testkit::contract::connector::ConnectorRig;
 use hawser_testkit::fake_host::FakeHost;
-use hawser_testkit::fake_host::kernel::{Lun, Target};
-use hawser_testkit::sim::nvme;
+use hawser_testkit::fake_host::kernel::{FindMultipaths, Lun, Target};
+use hawser_testkit::sim::{multipath, nvme};
 use serde_json::{Value, json};
 
 use super::Nvmeof;
@@ -29,8 +29,12 @@ pub(super) struct Lab {
 }
 
 pub(super) fn lab() -> Lab {
+    lab_with(true)
+}
+
+pub(super) fn lab_with(native: bool) -> Lab {
     let host = FakeHost::new();
-    nvme::install(host.kernel(), true);
+    nvme::install(host.kernel(), native);
     let lun = nvme::namespace(UUID, ByteSize::mib(64));
     let target = Target::new().with(1, &lun);
     nvme::add_subsystem(host.kernel(), NQN, &target, &[A, B]);
@@ -72,26 +76,39 @@ impl Lab {
     }
 }
 
-fn rig() -> ConnectorRig {
-    let Lab { host, target, lun } = lab();
+fn rig_over(Lab { host, target, lun }: Lab, attach: Attach) -> ConnectorRig {
     let identity = json!({ "scheme": "uuid", "value": UUID });
     let mut data = data();
     data["ns_id"] = json!(1);
     let info = json!({ "driver_volume_type": "nvmeof", "data": data, "identity": identity });
-    ConnectorRig::new(&Nvmeof, host, serde_json::from_value(info).unwrap(), ())
+    let mut rig = ConnectorRig::new(&Nvmeof, host, serde_json::from_value(info).unwrap(), ())
         .on_swap(move |_| target.show(1, &nvme::namespace(OTHER, ByteSize::mib(64))))
         .on_grow(move |_| {
             lun.resize(ByteSize::mib(128));
             ByteSize::mib(128)
-        })
+        });
+    rig.attach = attach;
+    rig
 }
 
-/// The same over every portal.
+/// One way.
+fn rig() -> ConnectorRig {
+    rig_over(lab(), Attach::default())
+}
+
+/// Every way, by the kernel's native multipath.
 fn multipath_rig() -> ConnectorRig {
-    let mut rig = rig();
-    rig.attach = all_paths();
-    rig
+    rig_over(lab(), all_paths())
+}
+
+/// Every way, by device mapper.
+fn map_rig() -> ConnectorRig {
+    let lab = lab_with(false);
+    multipath::install(&lab.host);
+    lab.host.kernel().multipathd(FindMultipaths::Strict);
+    rig_over(lab, all_paths())
 }
 
 hawser_testkit::connector_contract!(rig());
 hawser_testkit::connector_contract!(multipath_contract, multipath_rig());
+hawser_testkit::connector_contract!(map_contract, map_rig());

@@ -40,7 +40,9 @@ pub(super) async fn show(
         Ok(text) => Ok(Some(text)),
         Err(error) if is_absent(&error) => Ok(None),
         Err(KernelError::Late { .. }) => Ok(None),
-        Err(error) => Err(AttachError::kernel(format!("asking multipathd to {command}"))(error).into()),
+        Err(error) => {
+            Err(AttachError::kernel(format!("asking multipathd to {command}"))(error).into())
+        }
     }
 }
 
@@ -55,7 +57,9 @@ pub(super) async fn tell(host: &dyn Host, command: &str, deadline: Deadline) -> 
         }),
         Err(error) if is_absent(&error) => Ok(Answer::NotRunning),
         Err(KernelError::Late { .. }) => Ok(Answer::Late),
-        Err(error) => Err(AttachError::kernel(format!("asking multipathd to {command}"))(error).into()),
+        Err(error) => {
+            Err(AttachError::kernel(format!("asking multipathd to {command}"))(error).into())
+        }
     }
 }
 

@@ -39,18 +39,18 @@ pub(super) async fn remember(host: &dyn Host, wwid: &str) -> Result<()> {
 }
 
 /// Makes multipathd forget a volume that it remembers because of us, so that its file does not grow
-/// for ever, and a later path alone is taken as it would have been before.
-pub(crate) async fn forget_wwid(host: &dyn Host, wwid: &str) -> Result<()> {
+/// for ever, and a later path alone is taken as it would have been before; true when it did.
+pub(crate) async fn forget_wwid(host: &dyn Host, wwid: &str) -> Result<bool> {
     let files = host.files();
     let note = note(wwid);
     if files.read(&note)?.is_none() {
-        return Ok(());
+        return Ok(false);
     }
     if is_remembered(files, wwid)? {
         run(host, "-w", wwid, "making multipathd forget the volume").await?;
     }
     files.remove(&note).await?;
-    Ok(())
+    Ok(true)
 }
 
 async fn run(host: &dyn Host, option: &str, wwid: &str, attempt: &str) -> Result<()> {

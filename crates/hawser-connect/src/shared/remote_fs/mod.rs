@@ -29,7 +29,7 @@ use hawser_core::attach::{Attach, Attached, Health, Identity};
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
 use hawser_core::port::host::{MountEntry, Seen, SeenKind};
-use hawser_core::port::kernel::LockMode;
+use hawser_core::port::kernel::{DeviceEvents, LockMode};
 use hawser_core::{ByteSize, Change, Kind, Outcome};
 use rustix::io::Errno;
 
@@ -43,6 +43,9 @@ use release::disconnect;
 
 /// How long a mounted server may take to say that it is there.
 const ALIVE: Duration = Duration::from_secs(10);
+
+/// How soon what is busy is tried again: a mount has no device event.
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// One protocol.
 #[async_trait]
@@ -171,11 +174,7 @@ impl Attempt<'_> {
         let mut made = self.notes.made()?.unwrap_or_default();
         made.target = self.volume.target.clone();
         made.shown = None;
-        for folder in missing(self.host, &self.volume.target, self.deadline).await? {
-            if !made.folders.contains(&folder) {
-                made.folders.push(folder);
-            }
-        }
+        self.add_folders(&mut made).await?;
         for file in self.fs.files() {
             if !made.files.contains(&file) && self.host.files().read(&file)?.is_none() {
                 made.files.push(file);
@@ -188,6 +187,25 @@ impl Attempt<'_> {
         }
     }
 
+    /// Folders that this mount needs and that go with the last one that needs them.
+    async fn add_folders(&self, made: &mut MadeMount) -> Result<()> {
+        made.folders.extend(self.notes.shared_folders()?);
+        made.folders.extend(missing(self.host, &self.volume.target, self.deadline).await?);
+        // A folder sorts before those in it.
+        made.folders.sort();
+        made.folders.dedup();
+        Ok(())
+    }
+
+    async fn make_folders(&self, made: &MadeMount) -> Result<()> {
+        for folder in &made.folders {
+            // The mount point itself is closed to all; folders above it are ordinary ones.
+            let mode = if *folder == self.volume.target { 0o000 } else { 0o755 };
+            self.host.make_folder(folder, mode).await?;
+        }
+        Ok(())
+    }
+
     async fn make_noted(
         &self,
         made: &mut MadeMount,
@@ -197,12 +215,23 @@ impl Attempt<'_> {
         let Volume { target, export, .. } = self.volume;
         self.notes.store_made(made).await?;
         self.notes.store_use().await?;
-        for folder in &made.folders {
-            // The mount point itself is closed to all; folders above it are ordinary ones.
-            let mode = if folder == target { 0o000 } else { 0o755 };
-            self.host.make_folder(folder, mode).await?;
+        match self.make_folders(made).await {
+            // Another mount went and took a folder with it.
+            Err(error) if error.kind() == Kind::NotFound => {
+                self.add_folders(made).await?;
+                self.notes.store_made(made).await?;
+                self.make_folders(made).await?;
+            }
+            done => done?,
         }
-        let mounted = self.fs.mount(self.host, self.volume, addresses, self.deadline).await;
+        // A call that was given up may be at work there still.
+        let mut patience = Patience::new(self.host, self.deadline);
+        let mounted = loop {
+            let done = self.fs.mount(self.host, self.volume, addresses, self.deadline).await;
+            if !patience.allows(&done).await {
+                break done;
+            }
+        };
         *may_come = mounted.as_ref().is_err_and(Error::is_unknown);
         mounted?;
         let Some(entry) = mounted_at(self.host, target).await? else {
@@ -250,6 +279,28 @@ impl Attempt<'_> {
 
     async fn find(&self) -> Result<()> {
         find(self.host, self.volume, self.deadline).await.map(drop)
+    }
+}
+
+/// Repeats a call that answers that somebody is at work, until it is through or the time is.
+struct Patience {
+    events: Box<dyn DeviceEvents>,
+    deadline: Deadline,
+}
+
+impl Patience {
+    fn new(host: &dyn Host, deadline: Deadline) -> Self {
+        Self { events: host.events().subscribe(), deadline }
+    }
+
+    /// True, after a moment, when the call is to be made again.
+    async fn allows<T>(&mut self, done: &Result<T>) -> bool {
+        let busy = done.as_ref().is_err_and(|error| error.kind() == Kind::Busy);
+        if !busy || self.deadline.passed() {
+            return false;
+        }
+        self.events.changed(self.deadline.left().min(AGAIN)).await;
+        true
     }
 }
 
@@ -329,7 +380,25 @@ fn words(kind: SeenKind) -> &'static str {
     }
 }
 
-/// The mount of a volume, if it is there: by our note, by its names, or by its server's address.
+/// True when a mount is that of the volume: by our note, by its names, or by its server's address.
+async fn is_recognised(
+    entry: &MountEntry,
+    fs: &dyn RemoteFs,
+    notes: &Notes<'_>,
+    deadline: Deadline,
+) -> Result<bool> {
+    if notes.made()?.is_some_and(|made| made.is(entry)) || fs.recognise(entry, &[]).is_ok() {
+        return Ok(true);
+    }
+    // Two names of one server: the kernel shows the name of the first mount for both.
+    if server::mounted_from(entry).is_none() {
+        return Ok(false);
+    }
+    let addresses = fs.addresses(deadline).await?;
+    Ok(fs.recognise(entry, &addresses).is_ok())
+}
+
+/// The mount of a volume, if it is there.
 async fn recognised(
     host: &dyn Host,
     fs: &dyn RemoteFs,
@@ -338,15 +407,7 @@ async fn recognised(
     deadline: Deadline,
 ) -> Result<Option<MountEntry>> {
     let Some(entry) = mounted_at(host, &volume.target).await? else { return Ok(None) };
-    if notes.made()?.is_some_and(|made| made.is(&entry)) || fs.recognise(&entry, &[]).is_ok() {
-        return Ok(Some(entry));
-    }
-    // Two names of one server: the kernel shows the name of the first mount for both.
-    if server::mounted_from(&entry).is_none() {
-        return Ok(None);
-    }
-    let addresses = fs.addresses(deadline).await?;
-    Ok(fs.recognise(&entry, &addresses).is_ok().then_some(entry))
+    Ok(is_recognised(&entry, fs, notes, deadline).await?.then_some(entry))
 }
 
 /// What is attached now. Asks nobody but this host.
@@ -382,7 +443,7 @@ async fn health(host: &dyn Host, fs: &dyn RemoteFs, volume: &Volume) -> Result<H
     let Some(entry) = mounted_at(host, &volume.target).await? else {
         return Ok(Health::bad(format!("{} is not mounted on {target}", volume.export)));
     };
-    if recognised(host, fs, volume, &notes, deadline).await?.is_none() {
+    if !is_recognised(&entry, fs, &notes, deadline).await? {
         let what = format!("{} ({})", entry.source, entry.fs_type);
         return Ok(Health::bad(format!("{target} has something else mounted: {what}")));
     }

@@ -81,6 +81,24 @@ impl<'a> Notes<'a> {
         self.host.files().run_dir().join("mounts")
     }
 
+    /// Folders above the target that were made for other mounts: the last mount takes them away,
+    /// whichever that is.
+    pub(crate) fn shared_folders(&self) -> Result<Vec<PathBuf>> {
+        let mut shared = Vec::new();
+        for name in self.host.files().list(&self.folder())? {
+            if !name.ends_with(".mount") {
+                continue;
+            }
+            let Some(bytes) = self.host.files().read(&self.folder().join(name))? else { continue };
+            let Ok(made) = serde_json::from_slice::<MadeMount>(&bytes) else { continue };
+            let above = |folder: &PathBuf| self.volume.target.starts_with(folder);
+            shared.extend(made.folders.into_iter().filter(above));
+        }
+        shared.sort();
+        shared.dedup();
+        Ok(shared)
+    }
+
     fn mount_file(&self) -> PathBuf {
         self.folder().join(format!("{}.mount", self.mount_key))
     }

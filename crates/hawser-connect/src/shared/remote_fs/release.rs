@@ -1,5 +1,7 @@
 //! Detaching: users, flush, then the mount, if this was its last user and we made it.
 
+use std::time::Duration;
+
 use hawser_core::attach::Detach;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
@@ -10,10 +12,20 @@ use hawser_core::{Change, Kind};
 use super::data::Volume;
 use super::error::RemoteError;
 use super::notes::{MadeMount, Notes};
-use super::{ALIVE, RemoteFs, alive, mounted_at, recognised, remove_made, users};
+use super::{ALIVE, Patience, RemoteFs, alive, is_recognised, mounted_at, remove_made, users};
 use crate::shared::error::AttachError;
 use crate::shared::release::{FLUSH_LIMIT, Failures};
 use crate::shared::wait::Deadline;
+
+/// How long an unmount that answers busy is repeated: somebody may just be leaving.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How far an attempt came.
+enum Step {
+    Done(Change<()>),
+    /// Somebody mounts or unmounts there at this moment, so it must be looked at again.
+    AtWork(Error),
+}
 
 /// One detach.
 struct Release<'a> {
@@ -46,34 +58,84 @@ impl Release<'_> {
     async fn run(&self, fs: &dyn RemoteFs) -> Result<Change<()>> {
         let name = format!("mount-{}", self.volume.mount_key());
         let _alone = self.host.locks().lock(&name, LockMode::Exclusive).await?;
+        let mut patience = Patience::new(self.host, self.deadline);
+        loop {
+            let at_work = match self.attempt(fs).await? {
+                Step::Done(change) => return Ok(change),
+                Step::AtWork(error) => Err(error),
+            };
+            if !patience.allows(&at_work).await {
+                return at_work;
+            }
+        }
+    }
+
+    async fn attempt(&self, fs: &dyn RemoteFs) -> Result<Step> {
         let used = self.notes.in_use()?;
         let made = self.notes.made()?;
         let others = self.notes.used_by_others()?;
-        let there = match mounted_at(self.host, &self.volume.target).await? {
-            Some(_) if !used && made.is_none() => return Ok(Change::Already(())),
-            Some(_) => recognised(self.host, fs, self.volume, &self.notes, self.deadline).await?,
-            None => None,
-        };
-        let Some(entry) = there else {
-            // Unmounted by somebody, by a reboot, or never mounted: only traces are left.
-            let made = made.or(self.left_folder().await?).filter(|_| !others);
-            let left = self.forget(made).await?;
-            return Ok(if left { Change::Made(()) } else { Change::Already(()) });
-        };
-        if !used && others {
-            return Ok(Change::Already(()));
+        let there = mounted_at(self.host, &self.volume.target).await?;
+        let Some(entry) = there else { return self.forget_gone(made, others, None).await };
+        if !used && (others || made.is_none()) {
+            return Ok(Step::Done(Change::Already(())));
         }
+        if is_recognised(&entry, fs, &self.notes, self.deadline).await? {
+            return self.take_away(&entry, made, others).await;
+        }
+        self.forget_gone(made, others, Some(entry.id)).await
+    }
+
+    /// Unmounted by somebody, by a reboot, or never mounted: only traces are left. What is mounted
+    /// there, if anything, is another's.
+    async fn forget_gone(
+        &self,
+        made: Option<MadeMount>,
+        others: bool,
+        mounted: Option<u64>,
+    ) -> Result<Step> {
+        let made = match made {
+            _ if others => None,
+            None if mounted.is_none() => self.left_folder().await?,
+            made => made,
+        };
+        let left = match self.forget_folders(made.as_ref()).await {
+            Ok(left) => left,
+            // A mount that its caller gave up is under way.
+            Err(error) if error.kind() == Kind::Busy => return Ok(Step::AtWork(error)),
+            Err(error) => return Err(error),
+        };
+        let now = mounted_at(self.host, &self.volume.target).await?.map(|entry| entry.id);
+        if now.is_some() && now != mounted {
+            let what = format!("{} was mounted meanwhile", self.volume.target.display());
+            return Ok(Step::AtWork(Error::new(Kind::Busy, what)));
+        }
+        let left = self.forget_notes(made.is_some()).await? || left;
+        Ok(Step::Done(if left { Change::Made(()) } else { Change::Already(()) }))
+    }
+
+    /// Users, flush, and the mount where this was the last use of it.
+    async fn take_away(
+        &self,
+        entry: &MountEntry,
+        made: Option<MadeMount>,
+        others: bool,
+    ) -> Result<Step> {
         users::refuse_used(self.host, self.volume, self.detach.force).await?;
         let mut failures = Failures::new(self.detach);
-        let flushed = self.flush(&entry).await;
-        let dead = flushed.is_err();
-        let ours = made.as_ref().is_some_and(|made| made.may_be(&entry));
+        let ours = made.as_ref().is_some_and(|made| made.may_be(entry));
         let last = ours && !others;
+        let flushed = self.flush(entry).await;
+        let dead = flushed.is_err();
         if let Err(source) = flushed {
+            let now = mounted_at(self.host, &self.volume.target).await?;
+            if now.map(|now| now.id) != Some(entry.id) {
+                // An unmount that its caller gave up has come through.
+                let what = format!("{} was unmounted meanwhile", self.volume.target.display());
+                return Ok(Step::AtWork(Error::new(Kind::Busy, what)));
+            }
             let target = self.volume.target.clone();
             // What others still have mounted is not lost.
-            let lost = self.detach.force && last;
-            failures.take(if lost {
+            failures.take(if self.detach.force && last {
                 RemoteError::Lost { target, source }
             } else {
                 RemoteError::Flush { target, source }
@@ -82,8 +144,11 @@ impl Release<'_> {
         if last {
             self.unmount(dead, &mut failures).await?;
         }
-        self.forget(made.filter(|_| !others)).await?;
-        failures.answer(&format!("detaching {}", self.volume.path().display()))
+        let made = made.filter(|_| !others);
+        self.forget_folders(made.as_ref()).await?;
+        self.forget_notes(made.is_some()).await?;
+        let what = format!("detaching {}", self.volume.path().display());
+        failures.answer(&what).map(Step::Done)
     }
 
     /// Writes out what is cached. A dead server is found within seconds first.
@@ -104,7 +169,7 @@ impl Release<'_> {
         let target = &self.volume.target;
         let force = self.detach.force;
         // A dead server would make an orderly unmount hang.
-        let orderly = if dead { None } else { Some(self.host.unmount(target).await) };
+        let orderly = if dead { None } else { Some(self.unmount_orderly().await) };
         match orderly {
             Some(Ok(_)) => {}
             Some(Err(_)) | None if force => drop(self.host.abandon_mount(target).await?),
@@ -119,6 +184,16 @@ impl Release<'_> {
         Ok(())
     }
 
+    async fn unmount_orderly(&self) -> Result<Change<()>> {
+        let mut patience = Patience::new(self.host, self.deadline.within(PATIENCE));
+        loop {
+            let done = self.host.unmount(&self.volume.target).await;
+            if !patience.allows(&done).await {
+                return done;
+            }
+        }
+    }
+
     /// A folder that we made during an earlier boot: nobody else closes one to all.
     async fn left_folder(&self) -> Result<Option<MadeMount>> {
         let target = &self.volume.target;
@@ -128,18 +203,18 @@ impl Release<'_> {
         Ok(ours.then(|| MadeMount { folders, ..MadeMount::default() }))
     }
 
-    /// Removes the traces of this use, and of the mount where it is gone; answers whether there
-    /// were any.
-    async fn forget(&self, made: Option<MadeMount>) -> Result<bool> {
-        let mut left = false;
-        if let Some(made) = &made {
-            left |= remove_made(self.host, made).await?;
+    /// Removes what was made for the mount; answers whether there was anything.
+    async fn forget_folders(&self, made: Option<&MadeMount>) -> Result<bool> {
+        match made {
+            Some(made) => remove_made(self.host, made).await,
+            None => Ok(false),
         }
-        left |= self.notes.remove_use().await?;
-        if made.is_some() {
-            left |= self.notes.remove_made().await?;
-        }
-        Ok(left)
+    }
+
+    /// Removes the note of this use, and of the mount; answers whether there was one.
+    async fn forget_notes(&self, mount_too: bool) -> Result<bool> {
+        let used = self.notes.remove_use().await?;
+        Ok(mount_too && self.notes.remove_made().await? || used)
     }
 }
 

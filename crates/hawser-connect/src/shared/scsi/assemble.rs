@@ -101,12 +101,7 @@ impl Assemble<'_> {
     }
 
     /// Makes the device refuse writes, or makes sure that it takes them.
-    async fn set_access(
-        &self,
-        top: &Whole,
-        map: Option<&Map>,
-        disks: &[&ScsiDisk],
-    ) -> Result<()> {
+    async fn set_access(&self, top: &Whole, map: Option<&Map>, disks: &[&ScsiDisk]) -> Result<()> {
         let files = self.host.files();
         let refuses =
             || -> Result<bool> { Ok(top.attribute(files, "ro")?.as_deref() == Some("1")) };
@@ -141,9 +136,8 @@ impl Assemble<'_> {
 
 /// Refuses paths that disagree about the size, after each was asked again.
 async fn same_size(host: &dyn Host, disks: &[&ScsiDisk], deadline: Deadline) -> Result<()> {
-    let sizes = || -> Result<Vec<u64>> {
-        disks.iter().map(|disk| disk.disk.size(host.files())).collect()
-    };
+    let sizes =
+        || -> Result<Vec<u64>> { disks.iter().map(|disk| disk.disk.size(host.files())).collect() };
     let differ = |sizes: &[u64]| sizes.windows(2).any(|pair| pair[0] != pair[1]);
     if !differ(&sizes()?) {
         return Ok(());

@@ -119,11 +119,7 @@ impl ScsiDisk {
 }
 
 /// Takes the device at an address away, with its disk or without one; none there is no error.
-pub(crate) async fn delete_at(
-    host: &dyn Host,
-    address: Address,
-    deadline: Deadline,
-) -> Result<()> {
+pub(crate) async fn delete_at(host: &dyn Host, address: Address, deadline: Deadline) -> Result<()> {
     let (file, limit) = (folder(address).join("delete"), deadline.within(REMOVAL_LIMIT).left());
     absent_is_done(host.files().write(&file, b"1", limit).await)
         .map_err(AttachError::kernel(format!("taking the SCSI device {address} away")))?;

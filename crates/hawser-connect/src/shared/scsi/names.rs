@@ -89,9 +89,12 @@ impl Names {
 
     /// The name that udev and multipathd know a volume by, read back.
     pub(crate) fn of_udev(wwid: &str) -> Option<Self> {
-        let name = |(kind, value): (Option<Kind>, String)| kind.map(|kind| (kind, value));
-        let names = readings(wwid).into_iter().filter_map(name);
-        Self::ranked(names.map(|(kind, value)| Name { kind, value, rank: 0 }).collect())
+        let name = |(kind, value): (Option<Kind>, String)| {
+            // What no digit explains is a text as a whole.
+            let kind = kind?;
+            Some(Name { kind, value, rank: if kind == Kind::Text { u8::MAX } else { 0 } })
+        };
+        Self::ranked(readings(wwid).into_iter().filter_map(name).collect())
     }
 
     fn ranked(mut names: Vec<Name>) -> Option<Self> {

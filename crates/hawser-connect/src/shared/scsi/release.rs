@@ -84,13 +84,13 @@ impl Release<'_> {
     }
 
     /// After the transport took the paths away: makes sure that they are gone, that multipathd knows
-    /// it, and that no map came back meanwhile.
-    pub(crate) async fn settle(&self, failures: &mut Failures<'_>) -> Result<()> {
+    /// it, and that no map came back meanwhile. True when something was left that it took away.
+    pub(crate) async fn settle(&self, failures: &mut Failures<'_>) -> Result<bool> {
         let (host, deadline) = (self.host, self.deadline);
         if let Err(error) = gone(host, self.disks, deadline).await {
             failures.take(error)?;
         }
-        let Some(wwid) = self.wwid else { return Ok(()) };
+        let Some(wwid) = self.wwid else { return Ok(false) };
         let names: Vec<Whole> = self.disks.iter().map(|disk| disk.disk.clone()).collect();
         if let Err(error) = multipath::forgotten(host, wwid, &names, deadline).await {
             failures.take(error)?;
@@ -101,10 +101,13 @@ impl Release<'_> {
         {
             failures.take(error)?;
         }
-        if let Err(error) = multipath::forget_wwid(host, wwid).await {
-            failures.take(error)?;
+        match multipath::forget_wwid(host, wwid).await {
+            Ok(forgotten) => Ok(forgotten),
+            Err(error) => {
+                failures.take(error)?;
+                Ok(true)
+            }
         }
-        Ok(())
     }
 }
 

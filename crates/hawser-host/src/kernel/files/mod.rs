@@ -1,6 +1,7 @@
 //! Small files: sysfs, procfs, configfs, settings, notes of our own.
 
 mod draft;
+mod lanes;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ use rustix::fs::{FileType, OFlags, major, minor, stat};
 use rustix::io::Errno;
 
 use draft::{Draft, sync_folder};
+use lanes::Lanes;
 
 use super::call;
 use crate::sys::control::control;
@@ -29,11 +31,12 @@ pub(crate) struct LinuxFiles {
     workers: Workers,
     limit: Duration,
     run_dir: PathBuf,
+    lanes: Lanes,
 }
 
 impl LinuxFiles {
     pub(crate) fn new(workers: Workers, limit: Duration, run_dir: PathBuf) -> Self {
-        Self { workers, limit, run_dir }
+        Self { workers, limit, run_dir, lanes: Lanes::default() }
     }
 
     /// Runs file work on a worker.
@@ -47,6 +50,23 @@ impl LinuxFiles {
         let owned = path.to_owned();
         let work = move || absolute(&owned).and_then(|()| work(&owned));
         call(&self.workers, attempt(what, path), limit, work).await
+    }
+
+    /// The same for what changes a file of ours, in order.
+    async fn change<T: Send + 'static>(
+        &self,
+        what: &str,
+        path: &Path,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+    ) -> KernelResult<T> {
+        let late = |_| KernelError::Late { attempt: attempt(what, path), limit: self.limit };
+        let lane = tokio::time::timeout(self.limit, self.lanes.enter(path)).await.map_err(late)?;
+        let work = move |path: &Path| {
+            // Held until the work is done, whether or not somebody still waits for it.
+            let _lane = lane;
+            work(path)
+        };
+        self.work(what, path, self.limit, work).await
     }
 }
 
@@ -138,7 +158,7 @@ impl Files for LinuxFiles {
             fs::rename(Draft::write(path, &data, mode)?.path(), path)?;
             sync_folder(path)
         };
-        self.work("writing", file, self.limit, store).await
+        self.change("writing", file, store).await
     }
 
     async fn create(&self, file: &Path, data: &[u8], mode: u32) -> KernelResult<bool> {
@@ -155,11 +175,11 @@ impl Files for LinuxFiles {
                 Err(error) => Err(error),
             }
         };
-        self.work("making", file, self.limit, create).await
+        self.change("making", file, create).await
     }
 
     async fn remove(&self, path: &Path) -> KernelResult<bool> {
-        self.work("removing", path, self.limit, remove).await
+        self.change("removing", path, remove).await
     }
 
     fn run_dir(&self) -> PathBuf {

@@ -214,3 +214,23 @@ async fn files_links_and_empty_folders_are_removed_once() {
     assert_eq!(full.errno(), Some(Errno::NOTEMPTY.raw_os_error()));
     assert!(path("full/file").exists());
 }
+
+#[tokio::test]
+async fn a_removal_whose_caller_is_gone_takes_nothing_away_that_was_written_after_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("note");
+    let files = files(dir.path());
+    for round in 0..200 {
+        files.store(&file, b"old", 0o600).await.unwrap();
+        {
+            let mut removal = std::pin::pin!(files.remove(&file));
+            // Once: it has been handed to a worker and nobody waits for it.
+            let _ = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(removal.as_mut().poll(context).is_ready())
+            })
+            .await;
+        }
+        files.store(&file, b"new", 0o600).await.unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"new", "round {round}");
+    }
+}

@@ -4,6 +4,8 @@
 //! networks. It therefore refuses to run anywhere but in a guest of the lab. What goes wrong
 //! panics, with what was attempted, because a test is what calls it.
 
+mod ceph;
+pub mod aoe;
 mod command;
 mod leftovers;
 pub mod lio;
@@ -12,6 +14,7 @@ mod net;
 mod nfsd;
 pub mod nvmet;
 mod peer;
+pub mod san;
 mod services;
 mod volume;
 
@@ -19,6 +22,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+pub use ceph::Ceph;
 pub use command::{Cmd, Daemon, Done, cmd};
 pub use leftovers::Leftovers;
 pub use nbd::{NbdPlace, Nbdkit, QemuNbd};

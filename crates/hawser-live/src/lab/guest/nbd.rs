@@ -108,6 +108,13 @@ impl Nbdkit {
         self.daemon = Some(daemon);
     }
 
+    /// The last that it said, and whether it has ended.
+    pub fn log(&self) -> String {
+        let log = self.daemon.as_ref().map(Daemon::log).unwrap_or_default();
+        let lines: Vec<&str> = log.lines().collect();
+        lines[lines.len().saturating_sub(30)..].join("\n")
+    }
+
     /// Kills it as a crash would.
     #[track_caller]
     pub fn kill(&mut self) {

@@ -131,6 +131,7 @@ impl Cache {
         if lock.try_lock().is_err() || !self.entries("run")?.is_empty() {
             return Err(LabError::InUse(self.folder.clone()));
         }
+        remove_busy(&self.folder.join("work"))?;
         for path in self.entries("")? {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             if (name.starts_with("root-") || name.starts_with("kernel-")) && !keep.contains(&name) {
@@ -146,9 +147,7 @@ impl Building<'_> {
     /// An empty folder to build in. What an earlier, killed build left in its place is removed.
     pub(super) fn work(&self, name: &str) -> Result<Work> {
         let path = self.cache.folder.join("work").join(name);
-        if path.exists() {
-            remove(&path)?;
-        }
+        remove_busy(&path)?;
         fs::create_dir_all(&path).attempt(|| format!("making {}", path.display()))?;
         Ok(Work { path })
     }
@@ -182,14 +181,9 @@ impl Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
-        // A build that was interrupted has programs in there that are about to die.
-        for _ in 0..20 {
-            if remove(&self.path).is_ok() {
-                return;
-            }
-            std::thread::sleep(std::time::Duration::from_millis(100));
+        if remove_busy(&self.path).is_err() {
+            say(&format!("{} is left; the next build removes it", self.path.display()));
         }
-        say(&format!("{} is left; the next build removes it", self.path.display()));
     }
 }
 
@@ -228,6 +222,17 @@ async fn wait_lock(lock: File, why: &str) -> Result<File> {
 fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path) else { return false };
     matches!(file.try_lock(), Err(TryLockError::WouldBlock))
+}
+
+/// Removes a folder in which programs of an interrupted build may still be dying.
+fn remove_busy(path: &Path) -> Result<()> {
+    for _ in 0..20 {
+        if remove(path).is_ok() {
+            return Ok(());
+        }
+        std::thread::sleep(std::time::Duration::from_millis(100));
+    }
+    remove(path)
 }
 
 fn remove(path: &Path) -> Result<()> {

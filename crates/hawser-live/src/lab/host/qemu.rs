@@ -36,33 +36,17 @@ pub(super) fn args(parts: &Parts, suite: &Suite, guest: u8, console: Console) ->
         ),
     ]);
 
-    // The root is written to a file without a name that QEMU makes; the image stays as it is.
-    let mut disk = |serial: &str, file: &str, how: &str| {
+    for (serial, file, how) in disks(parts, suite, guest) {
         let drive = format!("if=none,id={serial},file={file},format=raw,cache=unsafe,{how}");
         add(&["-drive", &drive]);
         add(&["-device", &format!("virtio-blk-pci,drive={serial},serial={serial}")]);
-    };
-    disk("root", &text(&parts.root.join("root.img")), "snapshot=on");
-    disk("modules", &text(&parts.kernel.join("modules.img")), "readonly=on");
-    disk("job", "job.img", "readonly=on");
-    for number in 1..=suite.scratch.count {
-        disk(&format!("scratch{number}"), &scratch(guest, number), "discard=unmap");
     }
-
     // A card that leads nowhere: protocols below IP want an Ethernet device.
     add(&["-netdev", "user,id=out,restrict=on"]);
     add(&["-device", "virtio-net-pci,netdev=out,romfile="]);
     if suite.guests > 1 {
-        let other = if guest == 1 { 2 } else { 1 };
-        add(&[
-            "-netdev",
-            &format!(
-                "dgram,id=pair,local.type=unix,local.path=net{guest},\
-                 remote.type=unix,remote.path=net{other}"
-            ),
-        ]);
-        let mac = format!("52:54:00:99:00:{guest:02x}");
-        add(&["-device", &format!("virtio-net-pci,netdev=pair,romfile=,mac={mac}")]);
+        let (wire, card) = pair(guest);
+        add(&["-netdev", &wire, "-device", &card]);
     }
     add(&["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);
     match console {
@@ -81,12 +65,36 @@ pub(super) fn args(parts: &Parts, suite: &Suite, guest: u8, console: Console) ->
     args
 }
 
+/// The disks of a guest: serial number, file, and how it is opened. The root is written to a file
+/// without a name that QEMU makes; the image stays as it is.
+fn disks(parts: &Parts, suite: &Suite, guest: u8) -> Vec<(String, String, &'static str)> {
+    let mut disks = vec![
+        ("root".to_owned(), text(&parts.root.join("root.img")), "snapshot=on"),
+        ("modules".to_owned(), text(&parts.kernel.join("modules.img")), "readonly=on"),
+        ("job".to_owned(), "job.img".to_owned(), "readonly=on"),
+    ];
+    for number in 1..=suite.scratch.count {
+        disks.push((format!("scratch{number}"), scratch(guest, number), "discard=unmap"));
+    }
+    disks
+}
+
+/// The wire to the other guest, and the card at this end.
+fn pair(guest: u8) -> (String, String) {
+    let other = if guest == 1 { 2 } else { 1 };
+    let wire = format!(
+        "dgram,id=pair,local.type=unix,local.path=net{guest},\
+         remote.type=unix,remote.path=net{other}"
+    );
+    (wire, format!("virtio-net-pci,netdev=pair,romfile=,mac=52:54:00:99:00:{guest:02x}"))
+}
+
 /// A serial port between the guest and the lab.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Port {
     /// What the tests say.
     Out,
-    /// `ready SECONDS`, `exit CODE`; answered by `off`.
+    /// `ready`, `exit CODE`; answered by `off`.
     Control,
 }
 

@@ -1,7 +1,8 @@
 //! Secrets stay where they belong.
 
+use std::cell::RefCell;
 use std::io::Write;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Once;
 
 use hawser_core::Error;
 use hawser_core::attach::Identity;
@@ -25,13 +26,22 @@ fn with_secret(rig: &impl Fn() -> ConnectorRig) -> (ConnectorRig, Vec<String>) {
     (rig, secrets)
 }
 
-/// Everything that is logged on this thread, at every level.
-#[derive(Clone, Default)]
-struct Logged(Arc<Mutex<Vec<u8>>>);
+thread_local! {
+    /// What was logged on this thread since somebody began to listen.
+    static LOGGED: RefCell<Option<Vec<u8>>> = const { RefCell::new(None) };
+}
 
-impl Write for Logged {
+/// Writes to the thread's log, where somebody listens.
+struct ThreadLog;
+
+impl Write for ThreadLog {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+        LOGGED.with_borrow_mut(|log| {
+            if let Some(log) = log {
+                log.extend_from_slice(bytes);
+            }
+        });
+        Ok(bytes.len())
     }
 
     fn flush(&mut self) -> std::io::Result<()> {
@@ -39,22 +49,33 @@ impl Write for Logged {
     }
 }
 
-impl Logged {
-    fn text(&self) -> String {
-        let bytes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
+/// Begins to listen to everything that this thread logs, at every level.
+///
+/// One listener for the whole process: with one for each thread, a place in the code that another
+/// thread reached first would be taken for one that nobody listens to.
+fn listen() {
+    static LISTENER: Once = Once::new();
+    LISTENER.call_once(|| {
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::TRACE)
+            .with_ansi(false)
+            .with_writer(|| ThreadLog)
+            .finish();
+        tracing::subscriber::set_global_default(subscriber)
+            .expect("tests with this contract have no listener of their own");
+    });
+    LOGGED.set(Some(Vec::new()));
+}
+
+/// What was logged since then; nothing more is kept.
+fn heard() -> String {
+    let bytes = LOGGED.take().unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
 }
 
 /// Secrets are in no error, no answer, no log, no argument, no call of the host and no record.
 pub async fn secrets_are_hidden(rig: impl Fn() -> ConnectorRig) {
-    let logged = Logged::default();
-    let writer = logged.clone();
-    let subscriber = tracing_subscriber::fmt()
-        .with_max_level(tracing::Level::TRACE)
-        .with_writer(move || writer.clone())
-        .finish();
-    let _guard = tracing::subscriber::set_default(subscriber);
+    listen();
     let mut seen = Vec::new();
     for nth in 0..ENOUGH {
         let (rig, _) = with_secret(&rig);
@@ -82,7 +103,7 @@ pub async fn secrets_are_hidden(rig: impl Fn() -> ConnectorRig) {
     rig.info.data.clear();
     seen.push(shown(&rig.connect().await.map(|change| format!("{change:?}"))));
     seen.push(format!("{:?}", rig.info));
-    seen.push(logged.text());
+    seen.push(heard());
 
     for text in seen {
         for secret in &secrets {
@@ -99,7 +120,8 @@ pub async fn secrets_leave_no_file_that_others_can_read(rig: impl Fn() -> Connec
     let attached = rig.connect().await.expect("connect").into_inner();
 
     let now = rig.host.snapshot();
-    for (path, node) in now.tree.iter().filter(|(path, node)| before.tree.get(*path) != Some(node)) {
+    for (path, node) in now.tree.iter().filter(|(path, node)| before.tree.get(*path) != Some(node))
+    {
         let Node::File(data, mode) = node else { continue };
         let text = String::from_utf8_lossy(data);
         let holds = secrets.iter().any(|secret| text.contains(secret));

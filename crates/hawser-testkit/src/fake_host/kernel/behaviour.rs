@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::lun::Lun;
 use super::nbd::NbdAsk;
 use super::tree::Tree;
-use super::lun::Lun;
 
 /// A path in which `*` and `?` stand for anything within one name, and `**` for any rest.
 #[derive(Clone, Debug)]
@@ -158,18 +158,18 @@ impl Tree {
     /// The last behaviour that has an answer to a command for multipathd.
     pub(super) fn ask_command(&mut self, command: &str) -> Option<Answer<String>> {
         let all = self.behaviours.commands.clone();
-        all.iter().rev().find_map(|act| {
-            (act.lock().unwrap_or_else(PoisonError::into_inner))(self, command)
-        })
+        all.iter()
+            .rev()
+            .find_map(|act| (act.lock().unwrap_or_else(PoisonError::into_inner))(self, command))
     }
 
     /// The last behaviour that has an answer to a request about a map; `what` is `remove`, or
     /// `message` with its text.
     pub(super) fn ask_map(&mut self, name: &str, what: &str) -> Option<Answer<()>> {
         let all = self.behaviours.maps.clone();
-        all.iter().rev().find_map(|act| {
-            (act.lock().unwrap_or_else(PoisonError::into_inner))(self, name, what)
-        })
+        all.iter()
+            .rev()
+            .find_map(|act| (act.lock().unwrap_or_else(PoisonError::into_inner))(self, name, what))
     }
 
     /// What is served behind a network block device.

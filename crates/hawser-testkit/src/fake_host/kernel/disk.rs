@@ -168,6 +168,11 @@ fn kind_of(name: &str) -> (u32, u32) {
     (240, 1)
 }
 
+/// The node of a device: a `!` in a name of sysfs is a folder in `/dev`.
+fn node_of(name: &str) -> String {
+    format!("/dev/{}", name.replace('!', "/"))
+}
+
 impl Tree {
     /// Adds a block device with its node and its files of sysfs, and tells of it. multipathd, where
     /// it runs, sees it a wait later.
@@ -215,7 +220,7 @@ impl Tree {
             self.link(folder.join("device"), below);
         }
         if !spec.hidden {
-            self.block_node(format!("/dev/{name}"), number);
+            self.block_node(node_of(&name), number);
         }
         self.disks.insert(name.clone(), disk);
         self.set_size(&name, size);
@@ -230,9 +235,8 @@ impl Tree {
     fn relink(&mut self, links: &[String]) {
         for link in links {
             let has = |(_, disk): &(&String, &TreeDisk)| disk.links.contains(link);
-            let rank = |(name, disk): &(&String, &TreeDisk)| {
-                (name.starts_with("dm-"), disk.sequence)
-            };
+            let rank =
+                |(name, disk): &(&String, &TreeDisk)| (name.starts_with("dm-"), disk.sequence);
             let best = self.disks.iter().filter(has).max_by_key(rank);
             let path = format!("/dev/disk/by-id/{link}");
             match best.map(|(name, _)| format!("../../{name}")) {
@@ -261,7 +265,7 @@ impl Tree {
         self.remove(format!("/sys/block/{name}"));
         self.remove(format!("/sys/class/block/{name}"));
         self.remove(format!("/sys/dev/block/{}:{}", disk.number.0, disk.number.1));
-        self.remove(format!("/dev/{name}"));
+        self.remove(node_of(name));
         self.relink(&disk.links);
         self.emit();
         self.multipathd_misses(name);
@@ -282,7 +286,10 @@ impl Tree {
                 _ => format!("sd{}{}", letter(nth / 26 - 1), letter(nth % 26)),
             }
         };
-        (0..700).map(name).find(|name| !self.disks.contains_key(name)).expect("fewer than 700 disks")
+        (0..700)
+            .map(name)
+            .find(|name| !self.disks.contains_key(name))
+            .expect("fewer than 700 disks")
     }
 
     fn disk(&self, name: &str) -> &TreeDisk {
@@ -379,6 +386,11 @@ impl Tree {
     /// What is made of this device: the maps above it.
     pub fn holders_of(&self, name: &str) -> Vec<String> {
         self.list(self.disk(name).folder.join("holders"))
+    }
+
+    /// True when somebody has the device open, for himself or not.
+    pub fn is_open(&self, name: &str) -> bool {
+        self.disk(name).openers > 0 || self.is_claimed(name)
     }
 
     /// True when somebody has the device for himself.

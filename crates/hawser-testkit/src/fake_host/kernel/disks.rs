@@ -14,8 +14,8 @@ use hawser_core::port::kernel::{
 use super::Kernel;
 use super::behaviour::Answer;
 use super::disk::Flushed;
-use super::lun::Lun;
 use super::errno::{EINVAL, EIO, ENODEV, ENOENT, ENOTBLK, ENOTTY, ENXIO};
+use super::lun::Lun;
 use super::tree::Node;
 use crate::fake_host::state::State;
 
@@ -182,22 +182,21 @@ impl Disk for OpenDisk {
     async fn flush(&self, limit: Duration) -> KernelResult<()> {
         // The fault point first: a flush that hangs is no failure of the call.
         let begun = self.kernel.call("Disk::flush", &self.detail(), limit, |_| Ok(())).await;
-        let flushed = self
-            .wait_for(format!("flushing {}", self.node.display()), limit, |state| {
-                let (opening, seen) = match &self.opened {
-                    Open::File(_) => return state.tree().flush_file(&self.node),
-                    Open::Tree(opening, seen) => (opening, seen),
-                };
-                let name = match opening.name(state) {
-                    Ok(name) => name,
-                    Err(errno) => return Some(Err(errno)),
-                };
-                let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-                match state.tree().flush(&name, &mut seen) {
-                    Flushed::Done(result) => Some(result),
-                    Flushed::NotYet => None,
-                }
-            });
+        let flushed = self.wait_for(format!("flushing {}", self.node.display()), limit, |state| {
+            let (opening, seen) = match &self.opened {
+                Open::File(_) => return state.tree().flush_file(&self.node),
+                Open::Tree(opening, seen) => (opening, seen),
+            };
+            let name = match opening.name(state) {
+                Ok(name) => name,
+                Err(errno) => return Some(Err(errno)),
+            };
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            match state.tree().flush(&name, &mut seen) {
+                Flushed::Done(result) => Some(result),
+                Flushed::NotYet => None,
+            }
+        });
         match begun {
             Ok(()) => flushed.await,
             // Its answer is lost, and it goes on.
@@ -213,7 +212,7 @@ impl Disk for OpenDisk {
         let detail = format!("{} {at} {length}", self.node.display());
         self.kernel.call("Disk::read", &detail, limit, |_| Ok(())).await?;
         let attempt = format!("reading {}", self.node.display());
-        if at % SECTOR != 0 || length as u64 % SECTOR != 0 {
+        if !at.is_multiple_of(SECTOR) || !(length as u64).is_multiple_of(SECTOR) {
             return Err(KernelError::refused(attempt, EINVAL));
         }
         self.wait_for(attempt, limit, |state| match &self.opened {

@@ -4,8 +4,8 @@ use hawser_core::port::kernel::MapTarget;
 
 use super::behaviour::Answer;
 use super::disk::DiskSpec;
-use super::lun::Lun;
 use super::errno::{EBUSY, EEXIST, EINVAL, ENXIO};
+use super::lun::Lun;
 use super::tree::Tree;
 
 /// One map.
@@ -106,7 +106,10 @@ impl Tree {
     /// The first free `dm-` name.
     fn free_dm(&self) -> String {
         let name = |nth: u32| format!("dm-{nth}");
-        (0..1000).map(name).find(|name| !self.disks.contains_key(name)).expect("fewer than 1000 maps")
+        (0..1000)
+            .map(name)
+            .find(|name| !self.disks.contains_key(name))
+            .expect("fewer than 1000 maps")
     }
 
     /// Adds a map above other devices, such as `crypt` or `linear`; answers its device's name. `lun`

@@ -11,8 +11,8 @@ use hawser_core::port::kernel::{KernelResult, Nbd, NbdAttach};
 use super::Kernel;
 use super::behaviour::Answer;
 use super::disk::DiskSpec;
-use super::lun::Lun;
 use super::errno::{EINVAL, ENODEV, ENOENT};
+use super::lun::Lun;
 use super::tree::Tree;
 
 /// What the kernel is asked for, without the sockets.

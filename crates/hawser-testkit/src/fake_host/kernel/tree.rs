@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::behaviour::{Behaviours, Pattern};
 use super::disk::{Flush, TreeDisk};
-use super::lun::Lun;
 use super::errno::{EEXIST, EISDIR, ENOENT, ENOTDIR, ENOTEMPTY};
+use super::lun::Lun;
 use super::maps::Map;
 use super::multipathd::Multipathd;
 
@@ -29,11 +29,14 @@ const FOLDERS: [&str; 12] = [
     "/sys/dev/block",
     "/sys/devices/virtual/block",
     "/sys/module",
-    "/var/lib",
+    "/var/lib/hawser",
 ];
 
 /// What may differ without anybody having left something: modules stay loaded, numbers go on.
 const VOLATILE: [&str; 3] = ["/sys/module/**", "/run/lock/**", "/sys/**/diskseq"];
+
+/// Folders of Hawser's own.
+const OURS: [&str; 2] = ["/run/hawser", "/var/lib/hawser"];
 
 /// One thing in the tree.
 #[derive(Clone, PartialEq, Eq)]
@@ -405,7 +408,9 @@ impl Tree {
         let stays = |path: &Path| path.starts_with("/etc") || path.starts_with("/var");
         let mut nodes = std::mem::take(&mut self.nodes);
         nodes.retain(|path, _| stays(path));
-        nodes.extend(boot.nodes.iter().filter(|(p, _)| !stays(p)).map(|(p, n)| (p.clone(), n.clone())));
+        nodes.extend(
+            boot.nodes.iter().filter(|(p, _)| !stays(p)).map(|(p, n)| (p.clone(), n.clone())),
+        );
         self.nodes = nodes;
         self.disks = boot.disks.clone();
         self.maps = boot.maps.clone();
@@ -426,7 +431,13 @@ impl Tree {
     /// What is compared before and after: all but what is volatile.
     pub(in crate::fake_host) fn snapshot(&self) -> BTreeMap<PathBuf, Node> {
         let stays = |path: &Path| !self.volatile.iter().any(|pattern| pattern.fits(path));
-        self.nodes.iter().filter(|(p, _)| stays(p)).map(|(p, n)| (p.clone(), n.clone())).collect()
+        // Hawser's own folders may stay behind empty: what would be left are files in them.
+        let ours = |path: &Path| OURS.iter().any(|folder| path.starts_with(folder));
+        let counts = |(path, node): &(&PathBuf, &Node)| {
+            stays(path) && !(ours(path) && **node == Node::Folder)
+        };
+        let copy = |(path, node): (&PathBuf, &Node)| (path.clone(), node.clone());
+        self.nodes.iter().filter(counts).map(copy).collect()
     }
 }
 

@@ -8,6 +8,7 @@ use crate::fake_host::{Ran, ToolCall, Tree};
 use crate::sim::scsi;
 
 /// The codes that connectors tell apart.
+const LOGIN_FAILED: i32 = 5;
 const INVALID: i32 = 7;
 const NO_ANSWER: i32 = 8;
 const DISCOVERY_TIMEOUT: i32 = 11;
@@ -21,6 +22,9 @@ const REFUSAL: Duration = Duration::from_secs(1);
 
 /// True when a run only prints, by the text of its arguments.
 pub(super) fn only_looks(detail: &str) -> bool {
+    if detail.contains("\"nonpersistent\"") {
+        return detail.contains("\"iscsiadm\"");
+    }
     const CHANGES: [&str; 10] = [
         "\"-o\"",
         "\"--op",
@@ -148,6 +152,7 @@ fn login(tree: &mut Tree, records: &[Record]) -> Ran {
 
 fn words_of(code: i32) -> &'static str {
     match code {
+        LOGIN_FAILED => "encountered iSCSI login failure",
         NO_ANSWER => "connection timed out",
         SESSION_EXISTS => "session exists",
         AUTH_FAILED => "iSCSI login failed due to authorization failure",
@@ -172,12 +177,14 @@ fn login_one(tree: &mut Tree, record: &Record) -> Result<(), i32> {
         return Err(SESSION_EXISTS);
     }
     let number = |name: &str, other: u64| record.get(name).parse().unwrap_or(other);
-    let tries = u32::try_from(number(database::TRIES, 8)).unwrap_or(8).max(1);
+    let again = u32::try_from(number(database::TRIES, 8)).unwrap_or(8);
+    let tries = again.max(1);
     match (state, export) {
         (PortalState::Silent, _) => {
             tree.takes(Duration::from_secs(number(database::LOGIN, 15)) * tries);
             Err(NO_ANSWER)
         }
+        (PortalState::Open, None) if again == 0 => Err(LOGIN_FAILED),
         (PortalState::Refuses, _) | (PortalState::Open, None) => {
             tree.takes(REFUSAL * tries);
             Err(NO_ANSWER)
@@ -271,16 +278,41 @@ fn discovery(tree: &mut Tree, call: &ToolCall, portal: Option<&Portal>) -> Ran {
             let gone = tree.remove(folder(portal));
             return if gone { Ran::ok("") } else { Ran::failed(NOTHING, "no record found\n") };
         }
-        Some(_) | None if !asks => return Ran::ok(tree.text(format!("{}/st_config", folder(portal)))),
+        Some(_) | None if !asks => {
+            return Ran::ok(tree.text(format!("{}/st_config", folder(portal))));
+        }
         Some(_) | None => {}
     }
     let iface = call.value(&["-I", "--interface"]).unwrap_or("default").to_owned();
-    send_targets(tree, portal, &folder(portal), &iface)
+    let keeps = operation != Some("nonpersistent");
+    send_targets(tree, portal, &folder(portal), &iface, keeps)
 }
 
-fn send_targets(tree: &mut Tree, portal: &Portal, folder: &str, iface: &str) -> Ran {
+/// True when a portal that asks for credentials finds them in its record.
+fn may_discover(tree: &mut Tree, portal: &Portal, folder: &str) -> bool {
+    let wanted = tree.with::<Layer, _>(|layer, _| layer.discovery.get(portal).cloned());
+    let Some((user, password)) = wanted else { return true };
+    let text = tree.text(format!("{folder}/st_config"));
+    let has = |name: &str, value: &str| {
+        let line = format!("discovery.sendtargets.auth.{name} = {value}");
+        text.lines().any(|its| its == line)
+    };
+    has("authmethod", "CHAP") && has("username", &user) && has("password", &password)
+}
+
+fn send_targets(
+    tree: &mut Tree,
+    portal: &Portal,
+    folder: &str,
+    iface: &str,
+    keeps: bool,
+) -> Ran {
     if !daemon_runs(tree) {
         return no_daemon();
+    }
+    if !may_discover(tree, portal, folder) {
+        let words = "iscsiadm: Login authentication failed with target\n";
+        return Ran::failed(AUTH_FAILED, words);
     }
     let (open, exports) = tree.with::<Layer, _>(|layer, _| {
         let here = |export: &&Export| export.portal == *portal;
@@ -294,14 +326,16 @@ fn send_targets(tree: &mut Tree, portal: &Portal, folder: &str, iface: &str) -> 
         tree.takes(Duration::from_secs(15));
         return Ran::failed(DISCOVERY_TIMEOUT, "iscsiadm: connection login retries exceeded\n");
     }
-    if !tree.exists(format!("{folder}/st_config")) {
+    if keeps && !tree.exists(format!("{folder}/st_config")) {
         tree.file_mode(format!("{folder}/st_config"), "discovery.type = sendtargets\n", 0o600);
     }
     let mut lines = String::new();
     for export in &exports {
         // Records that are there are written anew, with the defaults.
         let record = database::new_record(&export.iqn, &export.portal, Some(export.group), iface);
-        record.write(tree);
+        if keeps {
+            record.write(tree);
+        }
         lines.push_str(&format!("{},{} {}\n", export.portal.text(), export.group, export.iqn));
     }
     Ran::ok(lines)

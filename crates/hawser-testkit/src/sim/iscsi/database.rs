@@ -95,8 +95,7 @@ pub(super) fn new_record(iqn: &str, portal: &Portal, group: Option<u32>, iface: 
         None => format!("{NODES}/{iqn}/{}", portal.file_name()),
     };
     let group = group.map_or("-1".to_owned(), |group| group.to_string());
-    let mut record =
-        Record { file, iqn: iqn.into(), portal: portal.clone(), settings: Vec::new() };
+    let mut record = Record { file, iqn: iqn.into(), portal: portal.clone(), settings: Vec::new() };
     record.set("node.name", iqn);
     record.set("node.tpgt", &group);
     for (name, value) in DEFAULTS {

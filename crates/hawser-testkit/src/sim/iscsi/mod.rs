@@ -5,7 +5,8 @@
 //! - a record that was made by hand is the file `nodes/IQN/IP,PORT`, one that discovery made is
 //!   `nodes/IQN/IP,PORT,TPGT/IFACE`; login reads it, so settings may be written there directly;
 //! - a portal that is silent, one that refuses and one without the target all end with exit code 8,
-//!   after as many tries as the record allows; a wrong secret ends with 24 at once;
+//!   after as many tries as the record allows; without any second try a target that is not there
+//!   ends with 5 at once, and so does a wrong secret with 24;
 //! - every session has a SCSI host of its own, whose number is never used again;
 //! - without `node.session.scan = manual` login finds every volume of the target.
 
@@ -13,7 +14,7 @@ mod admin;
 mod database;
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
 
 use super::scsi;
 use crate::fake_host::kernel::{Target, Tree};
@@ -89,6 +90,9 @@ struct Layer {
     exports: Vec<Export>,
     portals: BTreeMap<Portal, PortalState>,
     chap: BTreeMap<String, (String, String)>,
+    discovery: BTreeMap<Portal, (String, String)>,
+    /// What takes connections of those who look whether anybody listens.
+    listeners: Vec<TcpListener>,
     sessions: BTreeMap<u32, Session>,
     next_session: u32,
     next_host: u32,
@@ -109,6 +113,7 @@ pub fn install(host: &FakeHost) {
     kernel
         .file("/etc/iscsi/initiatorname.iscsi", "InitiatorName=iqn.1993-08.org.debian:01:fake\n")
         .file("/etc/iscsi/iscsid.conf", "node.startup = manual\n")
+        .folder("/sys/devices/platform")
         .folder("/etc/iscsi/nodes")
         .folder("/etc/iscsi/send_targets")
         .folder("/etc/iscsi/ifaces")
@@ -139,6 +144,25 @@ pub fn add_portal(kernel: &Kernel, portal: &str, iqn: &str, luns: &Target) {
         tree.with::<Layer, _>(|layer, _| {
             let group = 1 + layer.exports.iter().filter(|export| export.iqn == iqn).count() as u32;
             layer.exports.push(Export { portal, iqn: iqn.into(), group, luns: luns.clone() });
+        });
+    });
+}
+
+/// A portal of this machine that really takes connections, as long as the host lives: such as
+/// `127.0.0.1:41237`.
+pub fn listen(kernel: &Kernel) -> String {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let portal = listener.local_addr().expect("a bound socket").to_string();
+    kernel.edit(|tree| tree.with::<Layer, _>(|layer, _| layer.listeners.push(listener)));
+    portal
+}
+
+/// A portal tells its targets only to who knows this.
+pub fn set_discovery_chap(kernel: &Kernel, portal: &str, user: &str, password: &str) {
+    let portal = Portal::parse(portal).expect("a portal");
+    kernel.edit(|tree| {
+        tree.with::<Layer, _>(|layer, _| {
+            layer.discovery.insert(portal, (user.into(), password.into()));
         });
     });
 }
@@ -247,7 +271,9 @@ fn open_session(tree: &mut Tree, export: &Export, record: &database::Record) -> 
 
 /// The kernel lets go of a session and of all that came with it.
 fn close_session(tree: &mut Tree, id: u32) {
-    let Some(session) = tree.with::<Layer, _>(|layer, _| layer.sessions.remove(&id)) else { return };
+    let Some(session) = tree.with::<Layer, _>(|layer, _| layer.sessions.remove(&id)) else {
+        return;
+    };
     scsi::remove_host(tree, session.host);
     tree.remove(class_path(id));
     tree.remove(format!("/sys/class/iscsi_connection/connection{id}:0"));

@@ -57,7 +57,9 @@ impl Disk {
     #[track_caller]
     fn make(name: &str, number: u32, device: &Path, file: Option<PathBuf>, serial: &str) -> Self {
         // Where the target keeps registrations over a power cut, which Linux always asks for.
-        std::fs::create_dir_all("/var/target/pr").expect("a folder of the guest");
+        let root = std::fs::read_to_string(top().join("dbroot")).expect("LIO tells its folder");
+        let kept = Path::new(root.trim()).join("pr");
+        std::fs::create_dir_all(kept).expect("a folder of the guest");
         let object = top().join(format!("core/iblock_{number}/{name}"));
         make(&object);
         put(&object.join("control"), &format!("udev_path={}", device.display()));

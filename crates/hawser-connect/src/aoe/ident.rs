@@ -1,0 +1,63 @@
+//! What a target says of its disk: the 512 bytes of ATA IDENTIFY DEVICE.
+
+use hawser_core::attach::Identity;
+
+/// How long it is.
+pub(super) const LENGTH: usize = 512;
+
+/// What of it is used.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ident {
+    pub(super) serial: String,
+}
+
+impl Ident {
+    /// Reads it; a short or empty answer has no serial number.
+    pub(super) fn parse(bytes: &[u8]) -> Self {
+        // Words 10 to 19.
+        Self { serial: text(bytes.get(20..40).unwrap_or_default()) }
+    }
+
+    /// The serial number as an identity, where the target tells one.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        (!self.serial.is_empty()).then(|| Identity::new("serial", &self.serial))
+    }
+}
+
+/// Texts of ATA have the two characters of each word the other way round, and blanks at the end.
+fn text(words: &[u8]) -> String {
+    let swapped: Vec<u8> = words.chunks_exact(2).flat_map(|word| [word[1], word[0]]).collect();
+    let text: String =
+        swapped.iter().map(|byte| char::from(*byte)).filter(|c| c.is_ascii_graphic()).collect();
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_serial_number_is_read_as_the_target_meant_it() {
+        let mut bytes = vec![0; LENGTH];
+        let serial = b"7.1:lab             ";
+        for (at, byte) in serial.iter().enumerate() {
+            bytes[20 + (at ^ 1)] = *byte;
+        }
+
+        let ident = Ident::parse(&bytes);
+
+        assert_eq!(ident.serial, "7.1:lab");
+        assert_eq!(ident.identity(), Some(Identity::new("serial", "7.1:lab")));
+        assert_eq!(Ident::parse(&[0; LENGTH]).identity(), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read(bytes: Vec<u8>) {
+            let serial = Ident::parse(&bytes).serial;
+            prop_assert!(serial.len() <= 20 && serial.is_ascii());
+        }
+    }
+}

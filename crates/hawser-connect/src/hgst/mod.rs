@@ -1,0 +1,130 @@
+//! HGST: spaces of an HGST Solutions cluster, through the vendor's `vgc-cluster`.
+//!
+//! Data: `{"name": …, "noremovehost": …}`. The cluster knows hosts by names of its own: those of
+//! `vgc-cluster domain-list -1`, of which the one that is this host (by host name or by an address of
+//! it) is made an application host of the space; the disk is then `/dev/NAME`. A host that is named
+//! by `noremovehost` keeps its space when it is detached. Follows os-brick 2 `hgst.py`.
+//!
+//! Needs the vendor's client. Proven against a simulator only.
+
+#[cfg(test)]
+mod tests;
+
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use hawser_core::connection::ConnectionInfo;
+use hawser_core::error::Result;
+use hawser_core::port::Host;
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
+};
+use hawser_core::port::host::Tool;
+
+use crate::properties::addresses;
+use crate::shared::error::AttachError;
+use crate::shared::fields::{Fields, invalid};
+use crate::shared::vendor::Client;
+use crate::shared::wait::Deadline;
+
+const PROGRAM: &str = "vgc-cluster";
+
+/// HGST's client; keeps nothing.
+pub(crate) struct Hgst;
+
+static INFO: ConnectorInfo = ConnectorInfo {
+    protocols: &["HGST"],
+    maturity: Maturity::Legacy,
+    note: "through the vendor's vgc-cluster, which cannot be had; proven against a simulator of it",
+    platforms: &[Platform::X86],
+    abilities: Abilities { extend: false, multipath: None, encryption: true, reservation: false },
+    proof: Proof::Simulator,
+    needs: &[
+        Need::Root,
+        Need::Program {
+            name: PROGRAM,
+            packages: Packages { apt: "", dnf: "", zypper: "", apk: "" },
+        },
+    ],
+};
+
+/// A space.
+pub(crate) struct Space {
+    name: String,
+    keeps: Option<String>,
+}
+
+async fn run(host: &dyn Host, args: &[&str], deadline: Deadline) -> Result<String> {
+    let tool = Tool::new(PROGRAM).args(args.iter().copied()).limit(deadline.left());
+    let attempt = format!("running {PROGRAM} {}", args.join(" "));
+    let output = host.run(&tool).await?;
+    Ok(output.ok().map_err(AttachError::tool(attempt))?.stdout)
+}
+
+/// The name by which the cluster knows this host.
+async fn own_name(host: &dyn Host, deadline: Deadline) -> Result<String> {
+    let listed = run(host, &["domain-list", "-1"], deadline).await?;
+    let hostname = host.facts().await?.hostname;
+    let addresses: Vec<String> =
+        addresses::all(host.files())?.iter().map(ToString::to_string).collect();
+    let is_ours = |name: &str| {
+        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
+        name == hostname || short(name) == short(&hostname) || addresses.iter().any(|a| a == name)
+    };
+    let found = listed.split_whitespace().find(|name| is_ours(name)).map(str::to_owned);
+    found.ok_or_else(|| {
+        AttachError::Missing {
+            what: "this host in the HGST cluster".into(),
+            advice: format!(
+                "add it to the domain of the cluster; {PROGRAM} domain-list has others"
+            ),
+        }
+        .into()
+    })
+}
+
+fn node(space: &Space) -> PathBuf {
+    Path::new("/dev").join(&space.name)
+}
+
+#[async_trait]
+impl Client for Hgst {
+    type Volume = Space;
+
+    fn info(&self) -> &'static ConnectorInfo {
+        &INFO
+    }
+
+    fn read(&self, _: &ConnectionInfo, fields: &Fields) -> Result<Space, AttachError> {
+        let name = fields.need_text("name")?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
+        if name.is_empty() || name.starts_with('-') || !name.chars().all(plain) {
+            return Err(invalid("name", "must have letters, digits, _ and - only"));
+        }
+        let keeps = fields.text("noremovehost")?.or(fields.text("no_remove_host")?);
+        Ok(Space { name: name.to_owned(), keeps: keeps.map(str::to_owned) })
+    }
+
+    fn name(&self, space: &Space) -> String {
+        space.name.clone()
+    }
+
+    async fn node(&self, _: &dyn Host, space: &Space) -> Result<Option<PathBuf>> {
+        Ok(Some(node(space)))
+    }
+
+    async fn attach(&self, host: &dyn Host, space: &Space, deadline: Deadline) -> Result<()> {
+        let own = own_name(host, deadline).await?;
+        let args = ["space-set-apphosts", "-n", &space.name, "-A", &own, "--action", "ADD"];
+        run(host, &args, deadline).await.map(drop)
+    }
+
+    async fn detach(&self, host: &dyn Host, space: &Space, deadline: Deadline) -> Result<bool> {
+        let own = own_name(host, deadline).await?;
+        if space.keeps.as_deref() == Some(own.as_str()) {
+            return Ok(false);
+        }
+        let args = ["space-set-apphosts", "-n", &space.name, "-A", &own, "--action", "DELETE"];
+        run(host, &args, deadline).await.map(|_| true)
+    }
+}
