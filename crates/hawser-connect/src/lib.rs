@@ -15,6 +15,7 @@
 mod disco;
 mod aoe;
 mod error;
+mod glusterfs;
 mod hgst;
 mod huawei_sds;
 mod iscsi;
@@ -52,6 +53,7 @@ pub static CONNECTORS: &[&dyn Connector] = &[&Vendor(disco::Disco), &Vendor(hgst
     &rbd::Rbd,
     &Remote(nfs::Nfs),
     &Remote(smb::Smb),
+    &Remote(glusterfs::Glusterfs),
 ];
 
 /// The connector that answers to a protocol.

@@ -32,14 +32,14 @@ fn volume() -> Volume {
 struct Bench {
     target: Vblade,
     before: Leftovers,
-    net: Ether,
+    _net: Ether,
 }
 
 impl Bench {
     fn new() -> Self {
         let net = Ether::new();
         let before = Leftovers::snapshot();
-        Self { target: Vblade::new(7, 1, 32), before, net }
+        Self { target: Vblade::new(7, 1, 32), before, _net: net }
     }
 
     /// Nothing is left right after a detach; a target that answers is found again by and by.
@@ -61,7 +61,6 @@ impl Drop for Bench {
                 let _ = fs::remove_file(entry.path());
             }
         }
-        let _ = &self.net;
     }
 }
 
@@ -339,13 +338,18 @@ fn a_dead_device_works_again_when_its_target_is_back_and_it_is_connected_again()
 
 #[test]
 fn a_pulled_cable_is_no_target() {
-    let bench = Bench::new();
-    bench.net.set_up(false);
+    let net = Ether::new();
+    net.set_up(false);
+    let before = Leftovers::snapshot();
+    let _target = Vblade::new(7, 1, 32);
 
     let error = refusal(volume().connect());
 
     assert_eq!(error.reason(), Some(Reason::TargetNotFound), "{error:?}");
-    bench.assert_clean();
+    before.assert_restored();
+    let error = refusal(volume_at(1, json!({ "interfaces": "ao1" })).connect());
+    assert_eq!(error.reason(), Some(Reason::TargetUnreachable), "{error:?}");
+    before.assert_restored();
 }
 
 #[test]

@@ -19,6 +19,10 @@ fn path_of(attached: &Change<Attached>) -> PathBuf {
     attached.get().path().to_owned()
 }
 
+fn is_disk(device: &Path) -> bool {
+    device.to_string_lossy().starts_with("/dev/sd")
+}
+
 #[track_caller]
 fn refusal<T: std::fmt::Debug>(result: Result<T, Error>, reason: Reason) -> Error {
     let error = result.expect_err("a refusal");
@@ -40,7 +44,7 @@ fn a_volume_lives_twice_and_leaves_nothing() {
         let volume = san.volume(1);
         let made = volume.connect().expect("connect");
         let device = path_of(&made);
-        assert!(made.is_made() && device.starts_with("/dev/sd"), "{made:?}");
+        assert!(made.is_made() && is_disk(&device), "{made:?}");
         let wwid = Identity::new("wwid", format!("3{}", disk.wwid().trim_start_matches('3')));
         assert_eq!(made.get().identity(), Some(&wwid));
         let pattern = vec![0x40 + round; 8192];
@@ -424,7 +428,7 @@ fn case_10_stale_links_are_no_identity() {
 
     let device = path_of(&volume.connect().expect("connect"));
 
-    assert!(device.starts_with("/dev/sd"), "{}", device.display());
+    assert!(is_disk(&device), "{}", device.display());
     write(&device, 0, &[3; 4096]);
     assert_eq!(san.disks[0].read(0, 4096), vec![3; 4096]);
     volume.disconnect().expect("disconnect");
@@ -489,6 +493,7 @@ fn case_13_every_session_of_a_portal_is_looked_at() {
     let host = host.parent().and_then(Path::file_name).expect("a host").to_owned();
     let scan = Path::new("/sys/class/scsi_host").join(host).join("scan");
     fs::write(scan, "- - 1").expect("a scan");
+    settle();
     let volume = san.volume(1);
 
     let found = volume.lookup().expect("lookup").expect("it is there");

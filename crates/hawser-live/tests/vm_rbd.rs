@@ -15,6 +15,7 @@ use hawser_live::lab::guest::{Ceph, Cut, Leftovers, Volume, cmd, modprobe, settl
 use serde_json::{Value, json};
 
 const MOUNT: &str = "/mnt/rbd";
+const SHARED: &str = "volumes/shared";
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// One cluster for all tests: it takes the better part of a minute.
@@ -46,9 +47,10 @@ fn volume(name: &str) -> Volume {
     volume_with(name, json!({}))
 }
 
-/// An image that lives as long as one test.
+/// An image that lives as long as one test, or one that they share.
 struct Bench {
     image: &'static str,
+    shared: bool,
     before: Leftovers,
 }
 
@@ -56,7 +58,15 @@ impl Bench {
     fn new(image: &'static str) -> Self {
         ceph().image(image, 32);
         settle();
-        Self { image, before: Leftovers::snapshot() }
+        Self { image, shared: false, before: Leftovers::snapshot() }
+    }
+
+    /// For tests that do not care what is in it: making and removing one takes seconds.
+    fn shared() -> Self {
+        static MADE: OnceLock<()> = OnceLock::new();
+        MADE.get_or_init(|| ceph().image(SHARED, 32));
+        settle();
+        Self { image: SHARED, shared: true, before: Leftovers::snapshot() }
     }
 
     fn volume(&self) -> Volume {
@@ -84,7 +94,9 @@ impl Drop for Bench {
             }
             return;
         }
-        ceph().remove(self.image);
+        if !self.shared {
+            ceph().remove(self.image);
+        }
     }
 }
 
@@ -177,13 +189,13 @@ fn it_lives_twice() {
 
 #[test]
 fn the_second_messenger_and_the_keyring_of_the_host_work() {
-    let bench = Bench::new("volumes/second");
+    let bench = Bench::shared();
     let keyring = format!("[client.admin]\n\tkey = {}\n", ceph().key("client.admin"));
     fs::create_dir_all("/etc/ceph").unwrap();
     fs::write("/etc/ceph/lab.client.admin.keyring", &keyring).unwrap();
-    let first = volume_with("volumes/second", json!({ "secret": null, "keyring": keyring }));
+    let first = volume_with(SHARED, json!({ "secret": null, "keyring": keyring }));
     let second = volume_with(
-        "volumes/second",
+        SHARED,
         json!({ "hosts": null, "ports": null, "secret": null, "cluster_name": "lab",
             "mon_addrs": [ceph().monitor_v2()], "ms_mode": "secure" }),
     );
@@ -229,22 +241,23 @@ fn a_file_system_in_use_goes_on_while_its_image_grows() {
 
 #[test]
 fn what_the_cluster_refuses_is_told_apart_and_leaves_nothing() {
-    let bench = Bench::new("volumes/refused");
+    let bench = Bench::shared();
     ceph().image("volumes/strange", 16);
     ceph().rbd(&["feature", "enable", "volumes/strange", "exclusive-lock", "journaling"]);
-    let with = |more: Value| volume_with("volumes/refused", more);
+    let with = |more: Value| volume_with(SHARED, more);
     let other_key = ceph().key("client.guest");
     let (auth, absent) = (Some(Reason::AuthFailed), Some(Reason::LunNotFound));
 
     for (what, volume, kind, reason) in [
         ("no image", volume("volumes/none"), Kind::NotFound, absent),
-        ("no pool", volume("none/refused"), Kind::NotFound, absent),
-        ("no namespace", volume("volumes/ns/refused"), Kind::NotFound, absent),
-        ("no snapshot", volume("volumes/refused@none"), Kind::NotFound, absent),
+        ("no pool", volume("none/shared"), Kind::NotFound, absent),
+        ("no namespace", volume("volumes/nons/shared"), Kind::NotFound, absent),
+        ("no snapshot", volume("volumes/shared@none"), Kind::NotFound, absent),
         ("journaling", volume("volumes/strange"), Kind::Unsupported, None),
         ("another's key", with(json!({ "secret": other_key })), Kind::Denied, auth),
         ("no such user", with(json!({ "auth_username": "nobody" })), Kind::Denied, auth),
         ("no key", with(json!({ "secret": null, "auth_enabled": false })), Kind::Denied, auth),
+        ("a text that is no key", with(json!({ "secret": "QUJD" })), Kind::Invalid, None),
         (
             "no right to the pool",
             with(json!({ "auth_username": "guest", "secret": other_key })),
@@ -267,11 +280,11 @@ fn what_the_cluster_refuses_is_told_apart_and_leaves_nothing() {
 
 #[test]
 fn dead_monitors_are_given_up_in_time() {
-    let bench = Bench::new("volumes/dead");
-    let dead = volume_with("volumes/dead", json!({ "hosts": ["127.0.9.9"] }));
+    let bench = Bench::shared();
+    let dead = volume_with(SHARED, json!({ "hosts": ["127.0.9.9"] }));
     let attach = Attach { deadline: Duration::from_secs(6), ..Attach::default() };
     let silent = Cut::silent("127.0.9.8:6789".parse::<SocketAddr>().unwrap());
-    let hushed = volume_with("volumes/dead", json!({ "hosts": ["127.0.9.8"] }));
+    let hushed = volume_with(SHARED, json!({ "hosts": ["127.0.9.8"] }));
 
     for volume in [dead, hushed] {
         let began = Instant::now();
@@ -281,10 +294,8 @@ fn dead_monitors_are_given_up_in_time() {
         assert!(began.elapsed() < Duration::from_secs(12), "{:?}", began.elapsed());
     }
     silent.mend();
-    let both = volume_with(
-        "volumes/dead",
-        json!({ "hosts": ["127.0.9.9", "10.77.0.1"], "ports": [6789, 6789] }),
-    );
+    let both =
+        volume_with(SHARED, json!({ "hosts": ["127.0.9.9", "10.77.0.1"], "ports": [6789, 6789] }));
     assert!(both.connect().unwrap().is_made(), "one of two monitors is enough");
     assert!(both.disconnect().unwrap().is_made());
     bench.assert_clean();
@@ -292,7 +303,7 @@ fn dead_monitors_are_given_up_in_time() {
 
 #[test]
 fn an_osd_that_hangs_stops_the_caller_no_longer_than_asked() {
-    let bench = Bench::new("volumes/hang");
+    let bench = Bench::shared();
     let volume = bench.volume();
     let attach = Attach { deadline: Duration::from_secs(4), ..Attach::default() };
     ceph().pause_osd();
@@ -313,7 +324,7 @@ fn an_osd_that_hangs_stops_the_caller_no_longer_than_asked() {
 
 #[test]
 fn read_only_is_kept_by_the_kernel() {
-    let bench = Bench::new("volumes/ro");
+    let bench = Bench::shared();
     let volume = bench.volume();
     let attach = Attach { read_only: true, ..Attach::default() };
 
@@ -357,7 +368,7 @@ fn a_snapshot_is_a_device_of_its_own_with_what_was() {
 
 #[test]
 fn an_open_device_is_busy_and_goes_by_force() {
-    let bench = Bench::new("volumes/open");
+    let bench = Bench::shared();
     let volume = bench.volume();
     let node = device(&volume.connect().unwrap());
     let open = File::open(&node).unwrap();
@@ -405,7 +416,8 @@ fn case_19_images_of_the_same_name_elsewhere_stay() {
     ceph().image("others/twin", 16);
     ceph().rbd(&["namespace", "create", "volumes/ns"]);
     ceph().image("volumes/ns/twin", 16);
-    let (pool, space) = (map_by_hand("", "others twin"), map_by_hand(",_pool_ns=ns", "volumes twin"));
+    let (pool, space) =
+        (map_by_hand("", "others twin"), map_by_hand(",_pool_ns=ns", "volumes twin"));
     let volume = bench.volume();
     assert_eq!(volume.lookup().unwrap(), None);
     assert_eq!(volume.disconnect().unwrap(), Change::Already(()), "the others are not it");
@@ -432,8 +444,8 @@ fn case_19_images_of_the_same_name_elsewhere_stay() {
 
 #[test]
 fn two_connects_at_once_make_one_device() {
-    let bench = Bench::new("volumes/race");
-    let connect = || volume("volumes/race").connect().unwrap();
+    let bench = Bench::shared();
+    let connect = || volume(SHARED).connect().unwrap();
 
     let (first, second) = thread::scope(|scope| {
         let other = scope.spawn(connect);
@@ -449,7 +461,7 @@ fn two_connects_at_once_make_one_device() {
 
 #[test]
 fn case_26_a_kill_at_any_moment_is_made_good() {
-    let bench = Bench::new("volumes/kill");
+    let bench = Bench::shared();
     // With the key in the file that a host has; the command line never sees it.
     let keyring = format!("[client.admin]\n\tkey = {}\n", ceph().key("client.admin"));
     fs::create_dir_all("/etc/ceph").unwrap();

@@ -154,3 +154,66 @@ fn other(program: &Path) -> Command {
     command.current_dir("/");
     command
 }
+
+#[test]
+fn the_documented_table_of_protocols_is_the_programs() {
+    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/connectors.md");
+    let text = std::fs::read_to_string(&docs).unwrap();
+    let (_, rest) = text.split_once("<!-- connectors -->\n").expect("the first mark");
+    let (table, _) = rest.split_once("<!-- /connectors -->").expect("the second mark");
+
+    let (code, out, err) = run(&mut hawser(&["connectors", "--markdown"]));
+
+    assert_eq!((code, err.as_str()), (Some(0), ""));
+    assert_eq!(
+        out, table,
+        "put what `hawser connectors --markdown` prints between the marks of docs/connectors.md"
+    );
+}
+
+#[test]
+fn a_folder_is_connected_looked_up_and_disconnected_without_a_server() {
+    let dir = tempfile::tempdir().unwrap();
+    let folder = dir.path().join("v");
+    std::fs::create_dir(&folder).unwrap();
+    let file = dir.path().join("info.json");
+    let info = format!(
+        r#"{{"driverVolumeType":"LOCAL","data":{{"path":{folder:?},"kind":"directory","volumeId":"v-1"}}}}"#
+    );
+    std::fs::write(&file, info).unwrap();
+    let state = dir.path().join("state");
+    let ask = |args: &[&str]| {
+        let mut command = hawser(args);
+        run(command.env("HAWSER_STATE_DIR", &state))
+    };
+    let file = file.to_str().unwrap();
+
+    let (connected, out, err) = ask(&["connect", "--file", file]);
+    assert_eq!(connected, Some(0), "{err}");
+    assert!(out.contains("\"volumeId\": \"v-1\""), "the caller's spelling: {out}");
+    let (_, path, _) = ask(&["lookup", "--volume", "v-1", "-q"]);
+    assert_eq!(Path::new(path.trim()), folder);
+    assert_eq!(ask(&["disconnect", "--volume", "v-1"]).0, Some(0));
+    let (gone, _, err) = ask(&["lookup", "--volume", "v-1"]);
+    assert_eq!(gone, Some(1), "{err}");
+}
+
+#[test]
+fn bad_connection_info_is_refused_in_plain_words() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("info.json");
+    for (text, word) in [
+        ("", "has no connection info"),
+        ("{}", "driver_volume_type"),
+        (r#"{"driver_volume_type":"carrier-pigeon","data":{}}"#, "CARRIER-PIGEON"),
+    ] {
+        std::fs::write(&file, text).unwrap();
+        let mut command = hawser(&["connect", "--file", file.to_str().unwrap()]);
+        let (code, _, err) = run(command.env("HAWSER_STATE_DIR", dir.path()));
+        assert_ne!(code, Some(0));
+        assert!(err.contains(word), "{text}: {err}");
+    }
+    let (code, _, err) = run(&mut hawser(&["properties", "--os-type", "WIN"]));
+    assert_ne!(code, Some(0));
+    assert!(err.contains("WIN is not supported"), "{err}");
+}

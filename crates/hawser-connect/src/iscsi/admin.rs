@@ -27,6 +27,8 @@ pub(super) enum Exit {
     SessionNotFound,
     Transport,
     LoginFailed,
+    /// Nothing that a second try would change: a target that cannot prove who it is, for example.
+    LoginFatal,
     Database,
     TransportTimeout,
     PduTimeout,
@@ -46,7 +48,7 @@ impl Exit {
             Some(0) => Self::Done,
             Some(2) => Self::SessionNotFound,
             Some(4) => Self::Transport,
-            Some(5 | 19) => Self::LoginFailed,
+            Some(5) => Self::LoginFailed,
             Some(6) => Self::Database,
             Some(8) => Self::TransportTimeout,
             Some(11) => Self::PduTimeout,
@@ -54,6 +56,7 @@ impl Exit {
             Some(13) => Self::Access,
             Some(15) => Self::SessionExists,
             Some(18 | 20) => Self::NoDaemon,
+            Some(19) => Self::LoginFatal,
             Some(21) => Self::NothingFound,
             Some(24) => Self::AuthFailed,
             Some(28 | 29) => Self::TryAgain,
@@ -123,11 +126,12 @@ pub(super) async fn discover(
     host.run(&tool).await
 }
 
-/// What a failed login means.
-pub(super) fn login_error(target: &Target, output: &ToolOutput) -> Error {
+/// What a failed login means; `proof` when the target was asked to prove who it is.
+pub(super) fn login_error(target: &Target, output: &ToolOutput, proof: bool) -> Error {
     let portal = target.portal.to_string();
     let failed = output.failed();
     let error = match Exit::of(output) {
+        Exit::LoginFatal if proof => AttachError::AuthFailed { target: target.to_string() },
         Exit::AuthFailed => AttachError::AuthFailed { target: target.to_string() },
         Exit::PduTimeout => AttachError::PortalTimeout { portal, limit: LOGIN_LIMIT },
         Exit::TransportMissing => AttachError::Missing {
@@ -143,7 +147,6 @@ pub(super) fn login_error(target: &Target, output: &ToolOutput) -> Error {
         }
         Exit::Done
         | Exit::SessionNotFound
-        | Exit::LoginFailed
         | Exit::Database
         | Exit::Access
         | Exit::SessionExists

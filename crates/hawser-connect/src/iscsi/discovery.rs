@@ -97,7 +97,7 @@ async fn portals(
         Exit::Done => Ok(parse(&output.stdout)),
         // The portal answers and shows nothing to this host.
         Exit::NothingFound => Ok(Vec::new()),
-        Exit::AuthFailed | Exit::LoginFailed => {
+        Exit::AuthFailed | Exit::LoginFailed | Exit::LoginFatal => {
             Err(AttachError::AuthFailed { target: format!("the discovery at {portal}") }.into())
         }
         Exit::SessionNotFound

@@ -73,6 +73,7 @@ impl Leave<'_> {
             Exit::Done | Exit::SessionNotFound | Exit::NothingFound => {}
             Exit::Transport
             | Exit::LoginFailed
+            | Exit::LoginFatal
             | Exit::Database
             | Exit::TransportTimeout
             | Exit::PduTimeout

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hawser_core::Reason;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
 
@@ -123,9 +124,10 @@ impl Login<'_> {
                 | Exit::TransportTimeout
                 | Exit::Database
                 | Exit::TryAgain => {}
-                Exit::LoginFailed if error.reason().is_none() => {}
+                Exit::LoginFailed if error.reason() != Some(Reason::TargetNotFound) => {}
                 Exit::SessionNotFound
                 | Exit::LoginFailed
+                | Exit::LoginFatal
                 | Exit::PduTimeout
                 | Exit::TransportMissing
                 | Exit::Access
@@ -188,6 +190,7 @@ impl Login<'_> {
             let (portal, target) = (target.portal.to_string(), target.iqn.clone());
             return AttachError::TargetNotFound { portal, target }.into();
         }
-        admin::login_error(target, output)
+        let proof = self.credentials.session.as_ref().is_some_and(|chap| chap.target.is_some());
+        admin::login_error(target, output, proof)
     }
 }

@@ -24,6 +24,11 @@ pub(super) enum LocalError {
     #[error("{name} is not active, and activate is false; activate it with lvchange -ay {name}")]
     NotActive { name: String },
     #[error(
+        "{name} is half activated by somebody else; activate it with lvchange -ay {name}, or \
+         deactivate it"
+    )]
+    HalfActive { name: String },
+    #[error(
         "{name} is active and other hosts may have it active too; deactivate it everywhere first"
     )]
     NotExclusive { name: String },
@@ -113,6 +118,7 @@ impl Classify for LocalError {
             | Self::Replaced { .. }
             | Self::NotAttached { .. }
             | Self::NotActive { .. }
+            | Self::HalfActive { .. }
             | Self::NotExclusive { .. }
             | Self::Shrunk { .. } => Kind::Precondition,
             Self::ReadOnlyDevice { .. } | Self::NotSupported { .. } => Kind::Unsupported,
@@ -136,6 +142,7 @@ impl Classify for LocalError {
             | Self::BadField { .. }
             | Self::NotSupported { .. }
             | Self::NotActive { .. }
+            | Self::HalfActive { .. }
             | Self::NotExclusive { .. }
             | Self::BadAccessMode(_)
             | Self::IdentityMismatch { .. }

@@ -11,6 +11,11 @@ pub(super) enum RbdError {
          rbd feature disable, or use a newer kernel"
     )]
     Features { name: String },
+    #[error(
+        "the kernel does not take what it is told of {name}: look whether secret is the key of a \
+         Ceph user, and whether this kernel knows ms_mode"
+    )]
+    Options { name: String },
     #[error("{name} was mapped and is not there; somebody else unmapped it")]
     Vanished { name: String },
     #[error("{name} is mapped {there}, and {wanted} was asked for; unmap it first")]
@@ -29,7 +34,7 @@ impl Classify for RbdError {
             Self::Features { .. } => Kind::Unsupported,
             Self::Vanished { .. } => Kind::Unavailable,
             Self::OtherMode { .. } => Kind::Precondition,
-            Self::NoKey { .. } => Kind::Invalid,
+            Self::NoKey { .. } | Self::Options { .. } => Kind::Invalid,
             Self::Undo { source, .. } => source.kind(),
         }
     }
@@ -37,13 +42,17 @@ impl Classify for RbdError {
     fn outcome(&self) -> Outcome {
         match self {
             Self::Undo { .. } | Self::Vanished { .. } => Outcome::Unknown,
-            Self::Features { .. } | Self::OtherMode { .. } | Self::NoKey { .. } => Outcome::Nothing,
+            Self::Features { .. }
+            | Self::Options { .. }
+            | Self::OtherMode { .. }
+            | Self::NoKey { .. } => Outcome::Nothing,
         }
     }
 
     fn reason(&self) -> Option<Reason> {
         match self {
             Self::Features { .. } => Some(Reason::ToolOrModuleMissing),
+            Self::Options { .. } => Some(Reason::InvalidParameters),
             Self::OtherMode { there: "read-only", .. } => Some(Reason::DeviceReadOnly),
             Self::NoKey { .. } => Some(Reason::AuthFailed),
             Self::Undo { source, .. } => source.reason(),

@@ -96,11 +96,11 @@ async fn map(host: &dyn Host, image: &Image, read_only: bool, deadline: Deadline
     host.files()
         .write(&file, text.as_bytes(), limit)
         .await
-        .map_err(|source| refused(image, source, deadline.limit()))
+        .map_err(|source| refused(image, source, key.is_some(), deadline.limit()))
 }
 
 /// The kernel's reasons in our words; its text is never shown, it holds the key.
-fn refused(image: &Image, source: KernelError, limit: Duration) -> Error {
+fn refused(image: &Image, source: KernelError, with_key: bool, limit: Duration) -> Error {
     use rustix::io::Errno;
     let errno = source.errno().map(Errno::from_raw_os_error);
     let (monitors, name) = (image.monitors(), image.name());
@@ -111,6 +111,11 @@ fn refused(image: &Image, source: KernelError, limit: Duration) -> Error {
         Some(Errno::ACCESS | Errno::PERM | Errno::KEYREJECTED | Errno::NOKEY) => {
             AttachError::AuthFailed { target: format!("the cluster at {monitors}") }.into()
         }
+        // A cluster that asks for a key, and none was given.
+        Some(Errno::INVAL) if !with_key => {
+            AttachError::AuthFailed { target: format!("the cluster at {monitors}") }.into()
+        }
+        Some(Errno::INVAL) => RbdError::Options { name }.into(),
         Some(Errno::TIMEDOUT) => AttachError::PortalTimeout { portal: monitors, limit }.into(),
         Some(Errno::CONNREFUSED) => AttachError::PortalRefused { portal: monitors }.into(),
         Some(Errno::NXIO) => RbdError::Features { name }.into(),

@@ -100,30 +100,91 @@ pub(crate) async fn refuse_used_but(
     force: bool,
     deadline: Deadline,
 ) -> Result<()> {
-    let busy = |users: Vec<String>| -> Error {
-        AttachError::Busy { device: disk.node.clone(), users: users.join(", ") }.into()
+    match openers_after(host, disk, own, force).await? {
+        Some(parts) => refuse_openers(host, disk, &parts, deadline).await,
+        None => Ok(()),
+    }
+}
+
+/// The same for a disk whose driver lets it go at once while udev reads it: that is not waited for.
+pub(crate) async fn refuse_users(
+    host: &dyn Host,
+    disk: &Whole,
+    own: &[String],
+    force: bool,
+    deadline: Deadline,
+) -> Result<()> {
+    let Some(parts) = openers_after(host, disk, own, force).await? else { return Ok(()) };
+    let numbers: Vec<_> = parts.iter().map(|(_, number)| *number).collect();
+    let mut events = host.events().subscribe();
+    let ourselves = std::process::id();
+    let limit = deadline.within(UDEV_LIMIT);
+    let settled = wait::until(&mut *events, limit, async || {
+        let mut found = openers(&numbers).await;
+        found.retain(|opener| !UDEV.contains(&opener.program.as_str()));
+        // A call of our own that was given up may still be at it.
+        let only_us = !found.is_empty() && found.iter().all(|opener| opener.pid == ourselves);
+        Ok((!only_us).then_some(found))
+    })
+    .await?;
+    let found = match settled {
+        Some(found) => found,
+        None => openers(&numbers).await,
     };
+    match found.as_slice() {
+        [] => Ok(()),
+        found => Err(busy(disk, found.iter().take(MOST).map(Opener::words).collect())),
+    }
+}
+
+fn busy(disk: &Whole, users: Vec<String>) -> Error {
+    AttachError::Busy { device: disk.node.clone(), users: users.join(", ") }.into()
+}
+
+/// Refuses a disk that somebody has for himself; answers its parts where those who only have it
+/// open count too.
+async fn openers_after(
+    host: &dyn Host,
+    disk: &Whole,
+    own: &[String],
+    force: bool,
+) -> Result<Option<Vec<(PathBuf, (u32, u32))>>> {
     let parts = disk.parts(host.files())?;
     if parts.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let mut users = mounts(host, &parts).await?;
     users.extend(swaps(host.files(), &parts)?);
     users.extend(holders(host.files(), &parts, own)?);
     // What stands on it has claimed it.
-    if users.is_empty() && own.is_empty() && host.disks().is_claimed(&disk.node).await? {
+    if users.is_empty() && own.is_empty() && is_claimed(host, disk).await? {
         users.push("a program that holds it for itself".into());
     }
     if !users.is_empty() {
-        return Err(busy(users));
+        return Err(busy(disk, users));
     }
-    if force {
-        return Ok(());
+    Ok((!force).then_some(parts))
+}
+
+/// A disk that is dead cannot be opened to ask; whoever mounted it was found already.
+async fn is_claimed(host: &dyn Host, disk: &Whole) -> Result<bool> {
+    const DEAD: [Option<i32>; 3] = [Some(5), Some(6), Some(19)];
+    match host.disks().is_claimed(&disk.node).await {
+        Err(error) if DEAD.contains(&error.errno()) => Ok(false),
+        answer => Ok(answer?),
     }
-    match openers_beside_udev(host, &parts, deadline).await? {
+}
+
+async fn refuse_openers(
+    host: &dyn Host,
+    disk: &Whole,
+    parts: &[(PathBuf, (u32, u32))],
+    deadline: Deadline,
+) -> Result<()> {
+    match openers_beside_udev(host, parts, deadline).await? {
         Some(found) if found.is_empty() => Ok(()),
-        Some(found) => Err(busy(found.iter().take(MOST).map(Opener::words).collect())),
-        None => Err(busy(vec!["udev, which reads it".into()])),
+        Some(found) => Err(busy(disk, found.iter().take(MOST).map(Opener::words).collect())),
+        None => Err(busy(disk, vec!["udev, which reads it".into()])),
     }
 }
 
@@ -228,11 +289,24 @@ fn scan(proc: &Path, numbers: &[(u32, u32)]) -> Vec<Opener> {
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
         let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
         if descriptors.flatten().any(|descriptor| leads_to(&descriptor.path(), numbers)) {
-            let program = fs::read_to_string(process.path().join("comm")).unwrap_or_default();
-            found.push(Opener { pid, program: program.trim().to_owned() });
+            let program = name_of(&process.path());
+            // A program of udev's rules, such as `multipath -u`, is udev's own.
+            let parent = parent_of(&process.path()).map(|parent| name_of(&proc.join(parent)));
+            let program = parent.filter(|its| UDEV.contains(&its.as_str())).unwrap_or(program);
+            found.push(Opener { pid, program });
         }
     }
     found
+}
+
+fn name_of(process: &Path) -> String {
+    fs::read_to_string(process.join("comm")).unwrap_or_default().trim().to_owned()
+}
+
+/// The process that started another, from its line `PPid:`.
+fn parent_of(process: &Path) -> Option<String> {
+    let status = fs::read_to_string(process.join("status")).ok()?;
+    status.lines().find_map(|line| Some(line.strip_prefix("PPid:")?.trim().to_owned()))
 }
 
 /// Only names below `/dev` are followed: any other may lead to a server that is dead.

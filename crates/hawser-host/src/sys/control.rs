@@ -3,6 +3,7 @@
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 
+use rustix::fs::FileType;
 use rustix::io::{Errno, Result};
 use rustix::ioctl::{self, Ioctl, IoctlOutput, Opcode};
 
@@ -36,12 +37,17 @@ unsafe impl Ioctl for Call<'_> {
     }
 }
 
+/// `HDIO_GET_IDENTITY` of `linux/hdreg.h`: 512 bytes of ATA IDENTIFY DEVICE, for whoever may read.
+const GET_IDENTITY: u32 = 0x030d;
+
 /// Hands `data` to the driver of a character device and answers what it has made of it, as long as
-/// it was. Only for structures without pointers.
+/// it was. Only for structures without pointers. A disk is only asked who it is.
 pub(crate) fn control(device: impl AsFd, request: u32, mut data: Vec<u8>) -> Result<Vec<u8>> {
     let stat = rustix::fs::fstat(&device)?;
     // Disks and file systems know requests with pointers in them, and have calls of their own.
-    if rustix::fs::FileType::from_raw_mode(stat.st_mode) != rustix::fs::FileType::CharacterDevice {
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let identity = kind == FileType::BlockDevice && request == GET_IDENTITY;
+    if kind != FileType::CharacterDevice && !identity {
         return Err(Errno::NOTTY);
     }
     let length = data.len();

@@ -113,9 +113,7 @@ pub fn install(kernel: &Kernel, clusters: impl IntoIterator<Item = Cluster>) {
         .value("/sys/module/rbd/parameters/single_major", "Y")
         .folder("/sys/bus/rbd/devices")
         .folder("/sys/devices/rbd")
-        .on_write("/sys/bus/rbd/add_single_major", |tree, write| {
-            add(tree, &write.text()).map(drop)
-        })
+        .on_write("/sys/bus/rbd/add_single_major", |tree, write| add(tree, &write.text()).map(drop))
         .on_write("/sys/bus/rbd/remove_single_major", |tree, write| remove(tree, &write.text()))
         .on_write("/sys/devices/rbd/*/refresh", refresh);
     for name in ["add", "remove", "add_single_major", "remove_single_major"] {
@@ -181,8 +179,11 @@ fn add(tree: &mut Tree, text: &str) -> Answer<u32> {
     };
     let user = option(options, "name").unwrap_or(GUEST);
     let known = cluster.keys.get(user).map(String::as_str);
-    if !cluster.keys.is_empty() && (known.is_none() || known != option(options, "secret")) {
-        return Err(EACCES);
+    match (option(options, "secret"), known) {
+        _ if cluster.keys.is_empty() => {}
+        (None, _) => return Err(EINVAL),
+        (Some(key), Some(known)) if key == known => {}
+        (Some(_), _) => return Err(EACCES),
     }
     let namespace = option(options, "_pool_ns").unwrap_or_default();
     let name = (pool.to_owned(), namespace.to_owned(), image.to_owned());

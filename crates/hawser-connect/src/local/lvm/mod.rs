@@ -27,6 +27,9 @@ use tool::Described;
 /// How long a device may take to appear, grow or go after LVM has answered.
 const DEVICE_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long LVM may keep a device suspended.
+const SUSPEND_LIMIT: Duration = Duration::from_secs(5);
+
 /// How long a first block may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
 
@@ -65,6 +68,19 @@ fn device(files: &dyn Files, map_uuid: &str) -> Result<Option<Whole>> {
         }
     }
     Ok(None)
+}
+
+/// True when a device takes reads and writes: between its making and its first table, and while
+/// LVM changes that, it does not.
+async fn is_live(host: &dyn Host, disk: &Whole, deadline: Deadline) -> Result<bool> {
+    let mut events = host.events().subscribe();
+    let live = wait::until(&mut *events, deadline.within(SUSPEND_LIMIT), async || {
+        let files = host.files();
+        let runs = disk.attribute(files, "dm/suspended")?.as_deref() == Some("0");
+        Ok((runs && disk.size(files)? > 0).then_some(()))
+    })
+    .await?;
+    Ok(live.is_some())
 }
 
 impl Volume<'_> {
@@ -119,6 +135,13 @@ impl Volume<'_> {
         if let Some(disk) = device(host.files(), &found.map_uuid())? {
             let note = note::read(host, self.name)?;
             let ours = note.filter(|note| note.map_uuid == found.map_uuid());
+            if !is_live(host, &disk, deadline).await? {
+                if ours.is_none() {
+                    return Err(LocalError::HalfActive { name: self.name.to_string() }.into());
+                }
+                // A program that was killed has left it half made; to be told again mends it.
+                tool::activate(host, self.name, self.exclusive).await?;
+            }
             self.check(host, &found, &disk, ours.as_ref()).await?;
             return Ok(Change::Already(self.answer(host, &found, &disk)?));
         }
@@ -217,11 +240,7 @@ impl Volume<'_> {
     }
 
     /// Deactivates the volume if it was activated here.
-    pub(super) async fn disconnect(
-        &self,
-        host: &dyn Host,
-        detach: &Detach,
-    ) -> Result<Change<()>> {
+    pub(super) async fn disconnect(&self, host: &dyn Host, detach: &Detach) -> Result<Change<()>> {
         let deadline = Deadline::after(detach.deadline);
         let _lock = self.lock(host).await?;
         let Some(note) = note::read(host, self.name)? else { return Ok(Change::Already(())) };

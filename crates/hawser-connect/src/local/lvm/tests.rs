@@ -229,6 +229,24 @@ async fn a_cut_off_read_only_attach_is_made_good() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_killed_program_left_half_made_is_mended_if_it_is_ours() {
+    let rig = rig();
+    let attached = rig.connect().await.unwrap().into_inner();
+    let folder = format!("/sys/block/{}", attached.path().file_name().unwrap().to_str().unwrap());
+    rig.host.kernel().value(format!("{folder}/dm/suspended"), 1);
+    rig.host.forget_calls();
+
+    assert!(!rig.connect().await.unwrap().is_made());
+
+    assert!(rig.host.calls().iter().any(|call| call.detail.contains("lvchange")));
+    assert!(rig.disconnect(&rig.intent()).await.unwrap().is_made());
+    activate_by_hand(&rig.host, "vg0/v1");
+    rig.host.kernel().value(format!("{folder}/dm/suspended"), 1);
+    let error = rig.connect().await.unwrap_err();
+    assert_eq!(error.kind(), Kind::Precondition, "{error:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn case_14_a_device_that_lvm_put_above_it_keeps_it() {
     let rig = rig();
     let attached = rig.connect().await.unwrap().into_inner();

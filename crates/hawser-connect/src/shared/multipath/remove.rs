@@ -27,10 +27,10 @@ pub(crate) async fn refuse_used(
 ) -> Result<()> {
     let partitions = map.partitions(host.files())?;
     for (_, partition) in &partitions {
-        users::refuse_used(host, partition, force, deadline).await?;
+        users::refuse_users(host, partition, &[], force, deadline).await?;
     }
     let ours: Vec<String> = partitions.into_iter().map(|(_, disk)| disk.name).collect();
-    users::refuse_used_but(host, &map.disk, &ours, force, deadline).await
+    users::refuse_users(host, &map.disk, &ours, force, deadline).await
 }
 
 /// Removes a map and the maps of its partitions, and makes sure that they are gone. `Kind::Busy`

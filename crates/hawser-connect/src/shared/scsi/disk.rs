@@ -73,7 +73,7 @@ impl ScsiDisk {
     /// Lets everything that is sent to it fail, so that nothing more reaches what is behind it.
     pub(crate) async fn cut_off(&self, host: &dyn Host, deadline: Deadline) -> Result<()> {
         let (file, limit) = (self.folder().join("state"), deadline.within(REMOVAL_LIMIT).left());
-        absent_is_done(host.files().write(&file, b"offline", limit).await).map_err(|source| {
+        absent_is_done(host.files().write(&file, b"offline\n", limit).await).map_err(|source| {
             AttachError::kernel(format!("cutting {} off", self.disk.node.display()))(source)
         })?;
         Ok(())

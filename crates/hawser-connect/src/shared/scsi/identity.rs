@@ -1,13 +1,22 @@
 //! Who a SCSI disk is: asked of the disk itself, and compared with what the kernel remembers.
 
+use std::time::Duration;
+
 use hawser_core::attach::Identity;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::{Disk, Files, KernelError};
+use hawser_core::port::kernel::{Disk, Files, KernelError, KernelResult};
 
 use super::disk::ScsiDisk;
 use super::names::Names;
 use crate::shared::error::AttachError;
+use crate::shared::wait::Deadline;
+
+const ENOENT: i32 = 2;
+const ENXIO: i32 = 6;
+
+/// How long a new disk may take until it can be opened.
+const OPEN_LIMIT: Duration = Duration::from_secs(5);
 
 impl ScsiDisk {
     /// The names that the disk tells now, by INQUIRY. What sysfs shows is a copy: after a storage
@@ -16,7 +25,7 @@ impl ScsiDisk {
     pub(crate) async fn names(&self, host: &dyn Host) -> Result<Names> {
         let attempt = || format!("asking {} who it is", self.disk.node.display());
         let kernel = |source| AttachError::Kernel { attempt: attempt(), source };
-        let open = host.disks().open(&self.disk.node).await.map_err(kernel)?;
+        let open = self.open(host).await?.map_err(kernel)?;
         let names = self.ask(host.files(), &*open).await.map_err(kernel)?;
         // The node may have become another disk's between looking and opening.
         if !self.is_there(host.files())? {
@@ -24,6 +33,23 @@ impl ScsiDisk {
             return Err(AttachError::Unreachable { target: what, why }.into());
         }
         Ok(names)
+    }
+
+    /// Opens the disk. Its node is there a moment before the kernel lets anybody open it.
+    async fn open(&self, host: &dyn Host) -> Result<KernelResult<Box<dyn Disk>>> {
+        let mut events = host.events().subscribe();
+        let deadline = Deadline::after(OPEN_LIMIT);
+        loop {
+            let opened = host.disks().open(&self.disk.node).await;
+            let refused = opened.as_ref().err().and_then(KernelError::errno);
+            let early = [Some(ENOENT), Some(ENXIO)].contains(&refused)
+                && self.is_there(host.files())?
+                && self.state(host.files())? == "running";
+            if !early || deadline.passed() {
+                return Ok(opened);
+            }
+            events.changed(deadline.left()).await;
+        }
     }
 
     async fn ask(&self, files: &dyn Files, open: &dyn Disk) -> Result<Names, KernelError> {

@@ -58,7 +58,7 @@ impl Release<'_> {
             // multipathd has the paths of its maps open; who else looks at one is no user of the
             // volume.
             let pass = force || below;
-            users::refuse_used_but(host, &disk.disk, &own, pass, deadline).await?;
+            users::refuse_users(host, &disk.disk, &own, pass, deadline).await?;
         }
         let Some(map) = &map else { return self.flush_disks(failures).await };
         flush::flush(host, Top::Map(map), force, failures, deadline).await?;

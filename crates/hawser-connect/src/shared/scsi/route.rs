@@ -149,7 +149,7 @@ pub(crate) async fn fresh(
         multipath::refuse_used(host, &map, false, deadline).await?;
         multipath::remove(host, &map, deadline).await?;
     }
-    users::refuse_used(host, &disk.disk, false, deadline).await?;
+    users::refuse_users(host, &disk.disk, &[], false, deadline).await?;
     disk.delete(host, deadline).await?;
     gone(host, std::slice::from_ref(&disk), deadline).await?;
     let Some(disk) = appear(host, route, deadline).await? else {

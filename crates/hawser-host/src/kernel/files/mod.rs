@@ -148,7 +148,13 @@ impl Files for LinuxFiles {
         limit: Duration,
     ) -> KernelResult<Vec<u8>> {
         let what = format!("the request {request:#x} to");
-        let call = move |path: &Path| Ok(control(open(path, OFlags::RDWR)?, request, data)?);
+        let call = move |path: &Path| {
+            // udev takes the end of an opening for writing for a change of the disk.
+            let kind = FileType::from_raw_mode(stat(path)?.st_mode);
+            let is_disk = kind == FileType::BlockDevice;
+            let flags = if is_disk { OFlags::RDONLY } else { OFlags::RDWR };
+            Ok(control(open(path, flags)?, request, data)?)
+        };
         self.work(&what, device, limit, call).await
     }
 

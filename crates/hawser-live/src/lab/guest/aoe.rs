@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::{Daemon, cmd, modprobe, wait_for};
@@ -24,9 +24,11 @@ impl Ether {
     #[track_caller]
     pub fn new() -> Self {
         modprobe(&["veth", "aoe"]);
-        cmd("ip").args(["link", "del", NEAR]).run();
-        let pair = ["link", "add", NEAR, "mtu", "9000", "type", "veth", "peer", "name", FAR];
-        cmd("ip").args(pair).args(["mtu", "9000"]).ok();
+        // The driver may hold on to an interface for minutes, so it is made once and stays.
+        if !Path::new("/sys/class/net").join(NEAR).exists() {
+            let pair = ["link", "add", NEAR, "mtu", "9000", "type", "veth", "peer", "name", FAR];
+            cmd("ip").args(pair).args(["mtu", "9000"]).ok();
+        }
         for end in [NEAR, FAR] {
             cmd("ip").args(["link", "set", end, "up"]).ok();
         }
@@ -51,7 +53,6 @@ impl Default for Ether {
 impl Drop for Ether {
     fn drop(&mut self) {
         let _ = fs::write("/dev/etherd/flush", "all");
-        cmd("ip").args(["link", "del", NEAR]).run();
     }
 }
 
