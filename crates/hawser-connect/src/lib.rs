@@ -12,8 +12,8 @@
 //!
 //! A protocol is added by a folder, its `mod` line and its table line below.
 
-mod disco;
 mod aoe;
+mod disco;
 mod error;
 mod glusterfs;
 mod hgst;
@@ -44,7 +44,10 @@ use shared::remote_fs::Remote;
 use shared::vendor::Vendor;
 
 /// Every connector that is built in.
-pub static CONNECTORS: &[&dyn Connector] = &[&Vendor(disco::Disco), &Vendor(hgst::Hgst), &Vendor(huawei_sds::HuaweiSds), 
+pub static CONNECTORS: &[&dyn Connector] = &[
+    &Vendor(disco::Disco),
+    &Vendor(hgst::Hgst),
+    &Vendor(huawei_sds::HuaweiSds),
     &local::Local,
     &aoe::Aoe,
     &iscsi::Iscsi,

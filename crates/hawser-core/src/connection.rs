@@ -471,7 +471,10 @@ mod tests {
             let mut value = json!({ "driver_volume_type": "nfs", "data": { "export": "a:/x" } });
             value[key] = json!("/mnt/base");
             let info = read(value.clone()).unwrap();
-            assert_eq!(info.parse::<Map<String, Value>>().unwrap()["mount_point_base"], "/mnt/base");
+            assert_eq!(
+                info.parse::<Map<String, Value>>().unwrap()["mount_point_base"],
+                "/mnt/base"
+            );
             assert_eq!(read(Value::from(info.clone())).unwrap(), info, "and survives a round trip");
 
             value["data"][key] = json!("/mnt/base");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hawser_api::link::Hub;
+use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_connect::{CONNECTORS, FileRegistry};
 use hawser_core::class::Class;
 use hawser_core::error::{Error, Kind, Result};
@@ -19,7 +20,6 @@ use hawser_core::size::ByteSize;
 use hawser_core::snapshot::{SnapshotRef, SnapshotRequest};
 use hawser_core::volume::{Access, SourceRef, Volume, VolumeRef, VolumeRequest};
 use hawser_engine::control::{ClassEntry, Engine, EngineParts};
-use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_host::{HostSettings, LinuxHost};
 use hawser_provider::Deps;
 use hawser_testkit::mem_store::MemStore;

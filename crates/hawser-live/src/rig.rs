@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use hawser_api::link::Hub;
 use hawser_connect::FileRegistry;
+use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_core::class::Class;
 use hawser_core::error::Result;
 use hawser_core::id::InstanceId;
 use hawser_core::name::NodeId;
 use hawser_core::port::{Connector, Control, Host, Node, Nodes, Provider, Registry, Store};
 use hawser_engine::control::{ClassEntry, Engine, EngineParts};
-use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_provider::Deps;
 use hawser_testkit::fake_host::FakeHost;
 use hawser_testkit::fault::{

@@ -1,6 +1,8 @@
 //! iSCSI over one path against LIO: a volume's whole life, credentials, portals that do not answer,
 //! volumes that are not there or are others, and sessions that belong to others.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -441,8 +443,7 @@ fn case_10_stale_links_are_no_identity() {
 fn case_11_discovery_and_login_bring_in_nothing_that_was_not_asked_for() {
     let san = San::new(&[PORTAL, "127.0.1.2:3260"], 4);
     let volume = san.volume(3);
-    let attach =
-        Attach { multipath: hawser_core::attach::Multipath::Wanted, ..Attach::default() };
+    let attach = Attach { multipath: hawser_core::attach::Multipath::Wanted, ..Attach::default() };
 
     volume.connect_as(&attach).expect("connect");
     settle();

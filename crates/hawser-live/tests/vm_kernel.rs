@@ -1,6 +1,8 @@
 //! The kernel's interfaces as connectors use them: disks, maps and network block devices on a real
 //! kernel, compared with what other programs and files of the kernel tell.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "vm_kernel/disks.rs"]
 mod disks;
 #[path = "vm_kernel/iscsi.rs"]

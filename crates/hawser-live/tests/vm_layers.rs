@@ -1,5 +1,7 @@
 //! LUKS and reservations above a device, on a real kernel and a real target.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -294,10 +296,10 @@ fn the_second_writer_is_refused_and_after_preemption_the_first_ones_writes_fail(
     std::thread::sleep(Duration::from_millis(300));
     b.connect(&at_b, &single_writer(0xb, true)).unwrap();
     direct(&lun.theirs).write_all_at(aligned(b'B').as_slice(), 0).unwrap();
-    let failed = wait_for("the first writer to fail", LIMIT, || writer.is_finished().then_some(()));
+    wait_for("the first writer to fail", LIMIT, || writer.is_finished().then_some(()));
     stop.store(true, Ordering::Relaxed);
 
-    assert_eq!(writer.join().unwrap(), Some(CONFLICT), "{failed:?}");
+    assert_eq!(writer.join().unwrap(), Some(CONFLICT));
     assert_eq!(read_direct(&lun.theirs), aligned(b'B').as_slice(), "the second writer's data");
     let late = direct(&lun.ours).write_all_at(aligned(b'x').as_slice(), 0);
     assert_eq!(late.unwrap_err().raw_os_error(), Some(CONFLICT));

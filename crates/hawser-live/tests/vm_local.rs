@@ -1,6 +1,8 @@
 //! LOCAL in the guest: images over loop devices in the form of `file_path`, and logical volumes of
 //! LVM, thick and thin; with what LVM does behind one's back.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! NBD against nbdkit and qemu-nbd: over TCP, IPv6 and Unix sockets, with several connections, dead
 //! servers and growing exports, and nothing left behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;

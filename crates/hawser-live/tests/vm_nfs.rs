@@ -1,5 +1,7 @@
 //! NFS against the kernel's own server: versions 3, 4.1 and 4.2, faults, and nothing left behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::SocketAddr;
@@ -9,11 +11,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Detach};
-use hawser_core::{ByteSize, Change, Error, Kind, Reason};
+use hawser_core::{ByteSize, Change, Kind, Reason};
+use hawser_live::lab::guest::file_suite::{
+    BASE, assert_clean, clear, live_twice, options_at, path_of, reason,
+};
 use hawser_live::lab::guest::{Cut, Leftovers, Nfsd, Volume, cmd, wait_for};
 use serde_json::{Value, json};
 
-const BASE: &str = "/var/tmp/mnt";
 const SERVER: &str = "127.0.1.1";
 
 /// One server for all tests: its daemons take longer to start than a test to run.
@@ -34,15 +38,7 @@ impl Bench {
     /// With a server that does not speak these versions.
     fn without(versions: &[&str]) -> Self {
         let mut server = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        // What a failed test left must not fail the next ones too.
-        for mount in Leftovers::snapshot().of("mount") {
-            if let Some((target, _)) = mount.split_once(' ').filter(|(t, _)| t.starts_with(BASE)) {
-                cmd("umount").args(["-l", target]).run();
-            }
-        }
-        for left in [BASE, "/run/hawser"] {
-            let _ = fs::remove_dir_all(left);
-        }
+        let _ = clear();
         let nfsd = server.get_or_insert_with(Nfsd::new);
         nfsd.set_without(versions);
         let folder = nfsd.export("vols");
@@ -70,80 +66,35 @@ impl Bench {
         Volume::new("nfs", data)
     }
 
-    /// As it was before: no mount, no note, no folder.
     #[track_caller]
     fn assert_clean(&self) {
-        self.before.assert_restored();
-        assert!(!Path::new(BASE).exists(), "{:?}", fs::read_dir(BASE).map(|all| all.count()));
+        assert_clean(&self.before);
     }
-}
 
-#[track_caller]
-fn path_of(attached: &Change<Attached>) -> PathBuf {
-    attached.get().path().to_owned()
-}
-
-/// The options of the file system mounted over a path.
-fn options_at(path: &Path) -> String {
-    cmd("findmnt").args(["-n", "-o", "FSTYPE,OPTIONS", "-T"]).arg(path).ok()
-}
-
-#[track_caller]
-fn reason<T: std::fmt::Debug>(result: Result<T, Error>) -> Option<Reason> {
-    result.expect_err("a refusal").reason()
-}
-
-/// The whole life of a volume, twice.
-#[track_caller]
-fn live_twice(bench: &Bench, volume: &Volume, version: &str) {
-    for round in 1..=2_u8 {
-        let made = volume.connect().unwrap();
-        assert!(made.is_made(), "round {round}");
-        let path = path_of(&made);
-        assert!(options_at(&path).contains(version), "{}", options_at(&path));
-
-        let file = File::options().read(true).write(true).open(&path).unwrap();
-        file.write_all_at(&[round; 4096], 8192).unwrap();
-        file.sync_all().unwrap();
-        drop(file);
-        let server_side = fs::read(bench.folder.join("volume-1")).unwrap();
-        assert_eq!(server_side[8192..12288], [round; 4096], "what is written is at the server");
-
-        let size = u64::from(round) * (32 << 20);
-        let at_server = File::options().write(true).open(bench.folder.join("volume-1")).unwrap();
-        at_server.set_len(size).unwrap();
-        assert_eq!(volume.extend().unwrap(), ByteSize::bytes(size));
-        assert_eq!(fs::metadata(&path).unwrap().len(), size);
-
-        assert_eq!(volume.connect().unwrap(), Change::Already(made.get().clone()));
-        assert_eq!(volume.lookup().unwrap().as_ref(), Some(made.get()));
-        assert!(volume.health().unwrap().healthy);
-        assert_eq!(volume.disconnect().unwrap(), Change::Made(()));
-        assert_eq!(volume.disconnect().unwrap(), Change::Already(()));
-        assert_eq!(volume.lookup().unwrap(), None);
-        assert!(!volume.health().unwrap().healthy);
-        bench.assert_clean();
+    #[track_caller]
+    fn live_twice(&self, volume: &Volume, shown: &str) {
+        live_twice(volume, &self.folder.join("volume-1"), shown, &self.before);
     }
 }
 
 #[test]
 fn version_4_2_is_the_first_choice_and_lives_twice() {
     let bench = Bench::new();
-    live_twice(&bench, &bench.volume("volume-1"), "vers=4.2");
+    bench.live_twice(&bench.volume("volume-1"), "vers=4.2");
 }
 
 #[test]
 fn version_4_1_lives_twice() {
     let bench = Bench::new();
     let volume = bench.volume_of(SERVER, "volume-1", json!({ "options": "-o vers=4.1,noatime" }));
-    live_twice(&bench, &volume, "vers=4.1");
+    bench.live_twice(&volume, "vers=4.1");
 }
 
 #[test]
 fn version_3_lives_twice() {
     let bench = Bench::new();
     let volume = bench.volume_of(SERVER, "volume-1", json!({ "options": "-o vers=3" }));
-    live_twice(&bench, &volume, "vers=3");
+    bench.live_twice(&volume, "vers=3");
 }
 
 #[test]
@@ -319,7 +270,10 @@ fn what_is_not_there_or_not_allowed_is_told_apart_and_leaves_nothing() {
         let export = format!("{SERVER}:{export}");
         let more = json!({ "export": export, "options": options });
         let found = reason(bench.volume_of(SERVER, "volume-1", more).connect());
-        assert!(found.is_some_and(|found| reasons.contains(&found)), "{export} {options}: {found:?}");
+        assert!(
+            found.is_some_and(|found| reasons.contains(&found)),
+            "{export} {options}: {found:?}"
+        );
         bench.assert_clean();
     }
 }
@@ -329,7 +283,8 @@ fn a_dead_server_is_told_within_seconds() {
     let bench = Bench::new();
     let portal = "127.0.1.2:2049".parse().unwrap();
     let volume = bench.volume_of("127.0.1.2", "volume-1", json!({}));
-    let cuts: [(fn(SocketAddr) -> Cut, Reason); 2] =
+    type Way = (fn(SocketAddr) -> Cut, Reason);
+    let cuts: [Way; 2] =
         [(Cut::refused, Reason::PortalRefused), (Cut::silent, Reason::PortalTimeout)];
     for (cut, wanted) in cuts {
         let cut = cut(portal);

@@ -1,6 +1,8 @@
 //! NVMe over TCP in a kernel whose native multipath is switched off: device mapper makes one device
 //! of several controllers.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "vm_nvme/mod.rs"]
 mod vm_nvme;
 

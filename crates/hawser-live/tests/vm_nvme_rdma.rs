@@ -1,5 +1,7 @@
 //! NVMe over RDMA: the soft RoCE device of the kernel on the guest's network card.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "vm_nvme/mod.rs"]
 mod vm_nvme;
 

@@ -1,6 +1,8 @@
 //! NVMe over TCP on the kernel's own target: two portals, native multipath, ANA, authentication,
 //! growth, and what goes wrong.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 #[path = "vm_nvme/mod.rs"]
 mod vm_nvme;
 
@@ -15,7 +17,9 @@ use hawser_live::lab::guest::nvmet::{self, Disk, Port, Subsystem};
 use hawser_live::lab::guest::{Cut, Leftovers, cmd, modprobe, settle, wait_for};
 use serde_json::json;
 
-use vm_nvme::{LIMIT, Load, MIB, OTHER, UUID, data, device_of, many, read, size, states, volume, with, write};
+use vm_nvme::{
+    LIMIT, Load, MIB, OTHER, UUID, data, device_of, many, read, size, states, volume, with, write,
+};
 
 const A: &str = "127.0.1.1:4420";
 const B: &str = "127.0.1.2:4420";
@@ -261,9 +265,8 @@ fn case_15_no_outage_is_long_enough_to_take_the_device_away() {
     assert!(host.is_err() || Path::new("/etc/nvme/hostnqn").exists());
     cmd("nvme").args(["connect", "-t", "tcp", "-a", "127.0.1.1", "-s", "4420", "-n", nqn]).ok();
     let name = nvmet::controllers(nqn).remove(0);
-    let limit = |name: &str| {
-        fs::read_to_string(format!("/sys/class/nvme/{name}/ctrl_loss_tmo")).unwrap()
-    };
+    let limit =
+        |name: &str| fs::read_to_string(format!("/sys/class/nvme/{name}/ctrl_loss_tmo")).unwrap();
     assert_eq!(limit(&name).trim(), "600");
 
     own.connect_as(&many()).unwrap();
@@ -291,10 +294,7 @@ fn case_16_a_number_given_to_another_volume_never_answers_for_the_old_one() {
     target.subsystem.swap_namespace(1, &other, OTHER);
     let refused = old.connect().unwrap_err();
     let reason = refused.reason();
-    assert!(
-        matches!(reason, Some(Reason::LunNotFound | Reason::IdentityMismatch)),
-        "{refused:?}"
-    );
+    assert!(matches!(reason, Some(Reason::LunNotFound | Reason::IdentityMismatch)), "{refused:?}");
     let device = new.connect().unwrap().into_inner();
     assert_eq!(device.identity(), Some(&Identity::new("uuid", OTHER)));
     assert_eq!(read(device.path(), 0, 14), [0; 14], "nothing of the old volume");
@@ -449,7 +449,8 @@ fn both_ends_prove_themselves_with_keys_and_no_key_is_seen() {
     let mut target = Target::at("keys", &[A]);
     let before = Leftovers::snapshot();
     let host = "nqn.2014-08.org.nvmexpress:uuid:77777777-1111-4222-8333-444455556666";
-    let make = || cmd("nvme").args(["gen-dhchap-key", "-m", "1", "-n", host]).ok().trim().to_owned();
+    let make =
+        || cmd("nvme").args(["gen-dhchap-key", "-m", "1", "-n", host]).ok().trim().to_owned();
     let (key, own, wrong) = (make(), make(), make());
     target.subsystem.require_key(host, &key, Some(&own));
     let data = with(target_data(&target, A), "host_nqn", json!(host));

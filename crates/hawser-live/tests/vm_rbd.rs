@@ -1,6 +1,8 @@
 //! RBD against a real Ceph of one monitor and one OSD in the guest, with keys: the kernel's client
 //! maps, grows and unmaps images, tells refusals apart, and leaves nothing behind.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
@@ -143,9 +145,9 @@ fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Error {
     result.expect_err("a refusal")
 }
 
-#[test]
-fn it_lives_twice() {
-    let bench = Bench::new("volumes/life");
+/// The whole life of an image, twice.
+#[track_caller]
+fn live_twice(bench: &Bench) {
     let volume = bench.volume();
     for round in 1..=2_u8 {
         let began = Instant::now();
@@ -159,10 +161,10 @@ fn it_lives_twice() {
         assert!(identity.starts_with(&format!("{}/volumes/", ceph().fsid)), "{identity}");
 
         write(&node, 8192, round);
-        assert_eq!(ceph().read("volumes/life", 8192, 4096), [round; 4096]);
+        assert_eq!(ceph().read(bench.image, 8192, 4096), [round; 4096]);
 
         let after = before + 16;
-        ceph().grow("volumes/life", after);
+        ceph().grow(bench.image, after);
         let began = Instant::now();
         assert_eq!(volume.extend().unwrap(), ByteSize::mib(after));
         println!("round {round}: grown in {:?}", began.elapsed());
@@ -170,7 +172,7 @@ fn it_lives_twice() {
         assert_eq!(volume.extend().unwrap(), ByteSize::mib(after), "once more, the same");
         let last = (after << 20) - 4096;
         write(&node, last, round + 10);
-        assert_eq!(ceph().read("volumes/life", last, 4096), [round + 10; 4096]);
+        assert_eq!(ceph().read(bench.image, last, 4096), [round + 10; 4096]);
 
         let again = volume.connect().unwrap();
         assert!(!again.is_made());
@@ -185,6 +187,20 @@ fn it_lives_twice() {
         assert!(!volume.health().unwrap().healthy);
         bench.assert_clean();
     }
+}
+
+#[test]
+fn it_lives_twice() {
+    live_twice(&Bench::new("volumes/life"));
+}
+
+#[test]
+fn with_the_usual_features_and_their_lock_it_lives_twice() {
+    ceph().usual_image("volumes/usual", 32);
+    settle();
+    let before = Leftovers::snapshot();
+
+    live_twice(&Bench { image: "volumes/usual", shared: false, before });
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The guest is what the other suites take it for.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -22,12 +22,8 @@ use crate::shared::wait::{self, Deadline};
 /// How long a target may take to be found.
 const DISCOVERY: Duration = Duration::from_secs(10);
 /// When it is asked for, counted from the beginning: packets get lost, and nobody repeats them.
-const CALLS: [Duration; 4] = [
-    Duration::ZERO,
-    Duration::from_secs(1),
-    Duration::from_secs(3),
-    Duration::from_secs(7),
-];
+const CALLS: [Duration; 4] =
+    [Duration::ZERO, Duration::from_secs(1), Duration::from_secs(3), Duration::from_secs(7)];
 /// How long taking back may take, whatever the deadline says.
 const UNDO: Duration = Duration::from_secs(10);
 

@@ -1,4 +1,4 @@
-//! What a target says of its disk: the 512 bytes of ATA IDENTIFY DEVICE.
+//! What a target says of its disk: the 512 bytes of ATA IDENTIFY DEVICE, as the driver tells them.
 
 use hawser_core::attach::Identity;
 
@@ -24,12 +24,10 @@ impl Ident {
     }
 }
 
-/// Texts of ATA have the two characters of each word the other way round, and blanks at the end.
-fn text(words: &[u8]) -> String {
-    let swapped: Vec<u8> = words.chunks_exact(2).flat_map(|word| [word[1], word[0]]).collect();
-    let text: String =
-        swapped.iter().map(|byte| char::from(*byte)).filter(|c| c.is_ascii_graphic()).collect();
-    text
+/// Texts of ATA have blanks at the end. Their characters are swapped on the wire; the driver has put
+/// them right.
+fn text(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| char::from(*byte)).filter(char::is_ascii_graphic).collect()
 }
 
 #[cfg(test)]
@@ -41,10 +39,7 @@ mod tests {
     #[test]
     fn a_serial_number_is_read_as_the_target_meant_it() {
         let mut bytes = vec![0; LENGTH];
-        let serial = b"7.1:lab             ";
-        for (at, byte) in serial.iter().enumerate() {
-            bytes[20 + (at ^ 1)] = *byte;
-        }
+        bytes[20..40].copy_from_slice(b"7.1:lab             ");
 
         let ident = Ident::parse(&bytes);
 

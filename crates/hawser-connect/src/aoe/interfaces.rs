@@ -43,7 +43,8 @@ fn parse_flags(text: &str) -> u32 {
 
 /// The list with what it lacks; `None` when it lacks nothing.
 fn longer(list: &str, wanted: &[String]) -> Option<String> {
-    let mut names: Vec<&str> = list.split([' ', ',', '\t', '\n']).filter(|n| !n.is_empty()).collect();
+    let mut names: Vec<&str> =
+        list.split([' ', ',', '\t', '\n']).filter(|n| !n.is_empty()).collect();
     let before = names.len();
     if before == 0 {
         return None;

@@ -150,7 +150,8 @@ impl Connector for Aoe {
         let disk = target.disk();
         // An attach that was cut off may have asked for it a moment ago.
         let cut_off = note.identity.is_none();
-        if !driver.is_there()? && !(cut_off && driver.turns_up().await?) {
+        let there = driver.is_there()? || (cut_off && driver.turns_up().await?);
+        if !there {
             driver.remove_note().await?;
             return Ok(Change::Already(()));
         }

@@ -27,9 +27,7 @@ fn number(shelf: u64, slot: u64) -> u64 {
 fn volume(serial: &str) -> Lun {
     let lun = Lun::new(ByteSize::mib(8));
     let mut ident = vec![0; 512];
-    for (at, byte) in format!("{serial:<20}").bytes().enumerate() {
-        ident[20 + (at ^ 1)] = byte;
-    }
+    ident[20..40].copy_from_slice(format!("{serial:<20}").as_bytes());
     lun.set_page(None, ident);
     lun
 }
@@ -39,7 +37,9 @@ impl Network {
     fn install(&self, host: &FakeHost) {
         let kernel = host.kernel();
         kernel.module("aoe").value("/sys/module/aoe/parameters/aoe_iflist", "eth0");
-        kernel.value("/sys/class/net/eth0/flags", "0x1003").value("/sys/class/net/eth1/flags", "0x1002");
+        kernel
+            .value("/sys/class/net/eth0/flags", "0x1003")
+            .value("/sys/class/net/eth1/flags", "0x1002");
         for file in ["discover", "revalidate", "flush", "interfaces"] {
             kernel.file(format!("/dev/etherd/{file}"), "");
         }

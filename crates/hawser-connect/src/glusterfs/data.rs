@@ -37,8 +37,13 @@ impl Source {
         // The program is a script: it takes words apart at blanks and patterns.
         if let Some(word) = options.words().iter().find(|word| !word.chars().all(is_plain)) {
             let word: String = word.chars().take(64).collect();
-            return Err(invalid("options", &format!("has {word:?}, which has characters that \
-                                                    mount.glusterfs does not take")));
+            return Err(invalid(
+                "options",
+                &format!(
+                    "has {word:?}, which has characters that \
+                                                    mount.glusterfs does not take"
+                ),
+            ));
         }
         let mut servers: Vec<String> = servers.split(',').map(str::to_owned).collect();
         let more = Fields::of(info)?.texts("backup_servers")?;
@@ -50,7 +55,12 @@ impl Source {
             return Err(invalid("backup_servers", &format!("has {server:?}, which is no server")));
         }
         let mut seen = Vec::new();
-        servers.retain(|server| !seen.contains(server) && { seen.push(server.clone()); true });
+        servers.retain(|server| {
+            !seen.contains(server) && {
+                seen.push(server.clone());
+                true
+            }
+        });
         let port = options.port("server-port")?.unwrap_or(PORT);
         let log = match options.take(&["log-file"]) {
             Some(file) if Path::new(&file).is_absolute() => PathBuf::from(file),
@@ -133,7 +143,8 @@ mod tests {
         ] {
             assert_eq!(split(export), Some((servers, volume)), "{export}");
         }
-        for export in ["", "vol", "a:", "a:/", ":/vol", "a,:/vol", "a:/v$(x)", "a:/v/../w", "/etc/x"]
+        for export in
+            ["", "vol", "a:", "a:/", ":/vol", "a,:/vol", "a:/v$(x)", "a:/v/../w", "/etc/x"]
         {
             assert_eq!(split(export), None, "{export}");
         }

@@ -101,9 +101,9 @@ impl Source {
         let (portal, target) = (self.servers.join(", "), self.export.clone());
         let meant = if has(&["authentication failed", "not authorized", "permission denied"]) {
             AttachError::AuthFailed { target }
-        } else if has(&["volume file from server", "'volume file'", "failed to fetch volume"]) {
-            AttachError::TargetNotFound { portal, target }
-        } else if has(&["subdirectory", "subdir mount"]) {
+        } else if has(&["volume file from server", "'volume file'", "failed to fetch volume"])
+            || has(&["subdirectory", "subdir mount"])
+        {
             AttachError::TargetNotFound { portal, target }
         } else if has(&["dns resolution failed", "connection refused", "all subvolumes are down"]) {
             AttachError::Unreachable { target: portal, why: "its bricks do not answer".into() }

@@ -141,9 +141,13 @@ async fn one_server_that_answers_is_enough_and_none_is_told_before_the_program_r
     bench.connect("", &more).await.unwrap();
 
     let error = bench.connect("", &json!({ "export": "127.9.9.9:/vols" })).await;
-    assert_eq!(error.unwrap(), Change::Already(Attached::File {
-        path: bench.host.dir().join("base").join(digest("127.9.9.9:/vols")).join("volume-1"),
-    }), "what is mounted needs no server");
+    assert_eq!(
+        error.unwrap(),
+        Change::Already(Attached::File {
+            path: bench.host.dir().join("base").join(digest("127.9.9.9:/vols")).join("volume-1"),
+        }),
+        "what is mounted needs no server"
+    );
 
     let silent = bench.info("", &json!({ "export": "127.9.9.8:/vols" }));
     let error = GLUSTER.connect(&bench.host, &silent, &Attach::default()).await.unwrap_err();
@@ -154,10 +158,15 @@ async fn one_server_that_answers_is_enough_and_none_is_told_before_the_program_r
 #[tokio::test]
 async fn the_log_says_why_a_mount_failed() {
     for (said, reason) in [
-        ("E [glusterfsd-mgmt.c] 0-glusterfs: failed to get the 'volume file' from server",
-            Some(Reason::TargetNotFound)),
-        ("W [client-handshake.c] 0-v-client-0: SETVOLUME on remote-host failed: \
-          Authentication failed", Some(Reason::AuthFailed)),
+        (
+            "E [glusterfsd-mgmt.c] 0-glusterfs: failed to get the 'volume file' from server",
+            Some(Reason::TargetNotFound),
+        ),
+        (
+            "W [client-handshake.c] 0-v-client-0: SETVOLUME on remote-host failed: \
+          Authentication failed",
+            Some(Reason::AuthFailed),
+        ),
         ("W [fuse-bridge.c] 0-fuse: all subvolumes are down", Some(Reason::TargetUnreachable)),
         ("something nobody has seen", None),
     ] {

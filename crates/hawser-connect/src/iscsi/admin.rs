@@ -142,7 +142,7 @@ pub(super) fn login_error(target: &Target, output: &ToolOutput, proof: bool) -> 
             what: "iscsid, the session daemon,".into(),
             advice: "start it: systemctl start iscsid".into(),
         },
-        Exit::Transport | Exit::TransportTimeout => {
+        Exit::Transport | Exit::TransportTimeout | Exit::LoginFailed | Exit::LoginFatal => {
             AttachError::Unreachable { target: target.to_string(), why: failed.stderr }
         }
         Exit::Done

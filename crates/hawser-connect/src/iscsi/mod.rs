@@ -73,9 +73,9 @@ pub(crate) struct Iscsi;
 
 static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["ISCSI", "ISER"],
-    maturity: Maturity::Stable,
-    note: "CHAP one-way and mutual, discovery, IPv6, several portals with dm-multipath; ISER over \
-           any RDMA device, proven over soft RoCE",
+    maturity: Maturity::Preview,
+    note: "CHAP one-way and mutual, discovery and IPv6 over one portal are proven in the lab; \
+           several portals with dm-multipath, and ISER, are written and not proven there yet",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hawser_core::attach::Identity;
 use hawser_core::connection::ConnectionInfoError;
-use hawser_core::{Classify, Error, Kind, Outcome};
+use hawser_core::{Classify, Error, Kind, Outcome, Reason};
 
 /// Why a local volume could not be attached, found or taken away.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +21,8 @@ pub(super) enum LocalError {
     BadField { field: &'static str, why: &'static str },
     #[error("{field} is not supported for a local volume: {why}")]
     NotSupported { field: &'static str, why: &'static str },
+    #[error("LVM knows no {name} on this host; look with lvs, and whether its disks are attached")]
+    NoVolume { name: String },
     #[error("{name} is not active, and activate is false; activate it with lvchange -ay {name}")]
     NotActive { name: String },
     #[error(
@@ -122,6 +124,7 @@ impl Classify for LocalError {
             | Self::NotExclusive { .. }
             | Self::Shrunk { .. } => Kind::Precondition,
             Self::ReadOnlyDevice { .. } | Self::NotSupported { .. } => Kind::Unsupported,
+            Self::NoVolume { .. } => Kind::NotFound,
             Self::Look { source, .. } if source.kind() == io::ErrorKind::NotFound => Kind::NotFound,
             Self::Look { source, .. } => crate::error::kind_of(source),
             Self::Deadline { .. } => Kind::Timeout,
@@ -141,6 +144,7 @@ impl Classify for LocalError {
             | Self::BadSectorSize(_)
             | Self::BadField { .. }
             | Self::NotSupported { .. }
+            | Self::NoVolume { .. }
             | Self::NotActive { .. }
             | Self::HalfActive { .. }
             | Self::NotExclusive { .. }
@@ -156,6 +160,41 @@ impl Classify for LocalError {
             | Self::ReadOnlyDevice { .. }
             | Self::NotAttached { .. }
             | Self::Shrunk { .. } => Outcome::Nothing,
+        }
+    }
+    fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Malformed(_)
+            | Self::NoPath
+            | Self::BadPath { .. }
+            | Self::BadVolumeId
+            | Self::BadSectorSize(_)
+            | Self::BadField { .. }
+            | Self::BadAccessMode(_) => Some(Reason::InvalidParameters),
+            Self::IdentityMismatch { .. } | Self::NoIdentity { .. } => {
+                Some(Reason::IdentityMismatch)
+            }
+            Self::NoVolume { .. } => Some(Reason::LunNotFound),
+            Self::Look { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Some(Reason::LunNotFound)
+            }
+            Self::OtherMode { read_only: false, .. } => Some(Reason::DeviceReadOnly),
+            Self::Deadline { .. } => Some(Reason::HostTimeout),
+            Self::Undo { source, .. } => source.reason(),
+            Self::Several { .. } => Some(Reason::Several),
+            Self::NotSupported { .. }
+            | Self::NotActive { .. }
+            | Self::HalfActive { .. }
+            | Self::NotExclusive { .. }
+            | Self::Look { .. }
+            | Self::WrongKind { .. }
+            | Self::OtherMode { .. }
+            | Self::OtherSectors { .. }
+            | Self::Foreign { .. }
+            | Self::Replaced { .. }
+            | Self::ReadOnlyDevice { .. }
+            | Self::NotAttached { .. }
+            | Self::Shrunk { .. } => None,
         }
     }
 }

@@ -154,10 +154,12 @@ fn dial_tcp(place: &Place, host: &str, port: u16, end: Instant) -> Result<TcpStr
 
 fn unreached(place: &Place, error: &io::Error) -> NbdError {
     let portal = place.to_string();
-    let error = match error.kind() {
-        io::ErrorKind::ConnectionRefused => AttachError::PortalRefused { portal },
-        _ if is_late(error) => AttachError::PortalTimeout { portal, limit: PROBE },
-        _ => AttachError::Unreachable { target: portal, why: error.to_string() },
+    let error = if error.kind() == io::ErrorKind::ConnectionRefused {
+        AttachError::PortalRefused { portal }
+    } else if is_late(error) {
+        AttachError::PortalTimeout { portal, limit: PROBE }
+    } else {
+        AttachError::Unreachable { target: portal, why: error.to_string() }
     };
     error.into()
 }

@@ -215,7 +215,7 @@ mod tests {
                 Ok(()) => assert_eq!(alive(vec![link]).await, Some(vec![false])),
                 Err(error) => {
                     // Needs CAP_NET_ADMIN, and a kernel that was built for it.
-                    hawser_testkit::skip(&format!("sockets cannot be ended here: {error}"));
+                    hawser_testkit::skip(format!("sockets cannot be ended here: {error}"));
                 }
             }
         }

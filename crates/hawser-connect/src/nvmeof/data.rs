@@ -21,6 +21,7 @@ const MOST_LEGS: usize = 8;
 
 /// An NVMe volume.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "one is made for each call")]
 pub(super) enum Volume {
     /// One namespace.
     One(Target),
@@ -31,10 +32,7 @@ pub(super) enum Volume {
 /// A volume that is mirrored over several namespaces by `md`.
 #[derive(Clone, Debug)]
 pub(super) struct Mirror {
-    /// The name of the array.
-    pub(super) alias: String,
     pub(super) legs: Vec<Target>,
-    pub(super) read_only: bool,
 }
 
 /// One namespace: where it is, and what it must be.
@@ -76,8 +74,7 @@ pub(super) fn read(info: &ConnectionInfo) -> Result<Volume, AttachError> {
     if !is_alias(&alias) {
         return Err(invalid("alias", "must have 1 to 32 letters, digits, `-`, `_` or `.`"));
     }
-    let read_only = fields.read_only()?.unwrap_or(false);
-    Ok(Volume::Mirror(Mirror { alias, legs, read_only }))
+    Ok(Volume::Mirror(Mirror { legs }))
 }
 
 /// The fields by their canonical names.
@@ -186,7 +183,11 @@ fn portals(fields: &Fields, raw: &Map<String, Value>) -> Result<Vec<Portal>, Att
                     own,
                 )
             }
-            _ => return Err(shape()),
+            Value::Array(_)
+            | Value::Null
+            | Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_) => return Err(shape()),
         };
         let text = |value: Option<&Value>| match value {
             None | Some(Value::Null) => Ok(None),

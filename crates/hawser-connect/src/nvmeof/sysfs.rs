@@ -177,7 +177,11 @@ impl Way {
         let (name, state) = (&self.controller.name, self.controller.state.words());
         match self.access {
             Access::Unsaid => format!("{name} is {state}"),
-            access => format!("{name} is {state} and {}", access.words()),
+            access @ (Access::Optimized
+            | Access::NonOptimized
+            | Access::Inaccessible
+            | Access::PersistentLoss
+            | Access::Change) => format!("{name} is {state} and {}", access.words()),
         }
     }
 }

@@ -16,6 +16,8 @@ pub(super) enum RbdError {
          Ceph user, and whether this kernel knows ms_mode"
     )]
     Options { name: String },
+    #[error("the cluster at {monitors} has no {name}, or this user may not know of it")]
+    NoImage { name: String, monitors: String },
     #[error("{name} was mapped and is not there; somebody else unmapped it")]
     Vanished { name: String },
     #[error("{name} is mapped {there}, and {wanted} was asked for; unmap it first")]
@@ -32,6 +34,7 @@ impl Classify for RbdError {
     fn kind(&self) -> Kind {
         match self {
             Self::Features { .. } => Kind::Unsupported,
+            Self::NoImage { .. } => Kind::NotFound,
             Self::Vanished { .. } => Kind::Unavailable,
             Self::OtherMode { .. } => Kind::Precondition,
             Self::NoKey { .. } | Self::Options { .. } => Kind::Invalid,
@@ -43,6 +46,7 @@ impl Classify for RbdError {
         match self {
             Self::Undo { .. } | Self::Vanished { .. } => Outcome::Unknown,
             Self::Features { .. }
+            | Self::NoImage { .. }
             | Self::Options { .. }
             | Self::OtherMode { .. }
             | Self::NoKey { .. } => Outcome::Nothing,
@@ -52,6 +56,7 @@ impl Classify for RbdError {
     fn reason(&self) -> Option<Reason> {
         match self {
             Self::Features { .. } => Some(Reason::ToolOrModuleMissing),
+            Self::NoImage { .. } => Some(Reason::LunNotFound),
             Self::Options { .. } => Some(Reason::InvalidParameters),
             Self::OtherMode { there: "read-only", .. } => Some(Reason::DeviceReadOnly),
             Self::NoKey { .. } => Some(Reason::AuthFailed),

@@ -29,6 +29,7 @@
 
 mod data;
 mod error;
+mod map;
 mod mapped;
 mod monitors;
 #[cfg(test)]
@@ -45,10 +46,11 @@ use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Pla
 use hawser_core::port::kernel::{KernelError, LockMode};
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Connector, Host};
-use hawser_core::{ByteSize, Change, Outcome};
+use hawser_core::{ByteSize, Change};
 
 use data::Image;
 use error::RbdError;
+use map::{NODE_LIMIT, UNDO_LIMIT, map, ready, undo, unmap};
 use mapped::Mapped;
 
 use crate::shared::error::AttachError;
@@ -69,106 +71,12 @@ static INFO: ConnectorInfo = ConnectorInfo {
     needs: &[Need::Root, Need::Module("rbd")],
 };
 
-/// How long a disk may take to appear or go after the kernel has answered.
-const NODE_LIMIT: Duration = Duration::from_secs(10);
-
-/// How long a device may be open for somebody who is no user of it.
-const BUSY_LIMIT: Duration = Duration::from_secs(10);
-
 /// How long the kernel may take to learn a new size.
 const RESIZE_LIMIT: Duration = Duration::from_secs(30);
-
-/// How long taking back may take after a failed attach.
-const UNDO_LIMIT: Duration = Duration::from_secs(15);
 
 /// Keeps two maps of one image from being made at once: the kernel would make two devices.
 async fn lock(host: &dyn Host, image: &Image) -> Result<Box<dyn LockGuard>> {
     host.locks().lock(&format!("target/rbd/{}", image.name()), LockMode::Exclusive).await
-}
-
-async fn map(host: &dyn Host, image: &Image, read_only: bool, deadline: Deadline) -> Result<()> {
-    let key = image.key(host)?;
-    let seconds = deadline.left().as_secs().clamp(1, 60);
-    let text = image.request(key.as_ref(), read_only, seconds);
-    let file = mapped::control(host, "add")?;
-    // The kernel gives up by itself after `mount_timeout`; the limit is for a kernel that hangs.
-    let limit = deadline.left() + Duration::from_secs(5);
-    host.files()
-        .write(&file, text.as_bytes(), limit)
-        .await
-        .map_err(|source| refused(image, source, key.is_some(), deadline.limit()))
-}
-
-/// The kernel's reasons in our words; its text is never shown, it holds the key.
-fn refused(image: &Image, source: KernelError, with_key: bool, limit: Duration) -> Error {
-    use rustix::io::Errno;
-    let errno = source.errno().map(Errno::from_raw_os_error);
-    let (monitors, name) = (image.monitors(), image.name());
-    match errno {
-        Some(Errno::NOENT) => {
-            AttachError::VolumeNotFound { target: monitors, volume: name, limit }.into()
-        }
-        Some(Errno::ACCESS | Errno::PERM | Errno::KEYREJECTED | Errno::NOKEY) => {
-            AttachError::AuthFailed { target: format!("the cluster at {monitors}") }.into()
-        }
-        // A cluster that asks for a key, and none was given.
-        Some(Errno::INVAL) if !with_key => {
-            AttachError::AuthFailed { target: format!("the cluster at {monitors}") }.into()
-        }
-        Some(Errno::INVAL) => RbdError::Options { name }.into(),
-        Some(Errno::TIMEDOUT) => AttachError::PortalTimeout { portal: monitors, limit }.into(),
-        Some(Errno::CONNREFUSED) => AttachError::PortalRefused { portal: monitors }.into(),
-        Some(Errno::NXIO) => RbdError::Features { name }.into(),
-        Some(_) | None => AttachError::Kernel { attempt: format!("mapping {name}"), source }.into(),
-    }
-}
-
-/// Waits until the disk of a mapping can be opened.
-async fn ready(host: &dyn Host, mapped: &Mapped, deadline: Deadline) -> Result<()> {
-    let mut events = host.events().subscribe();
-    let there = wait::until(&mut *events, deadline.within(NODE_LIMIT), async || {
-        Ok(mapped.disk().has_node(host.files())?.then_some(()))
-    })
-    .await?;
-    match there {
-        Some(()) => Ok(()),
-        None => {
-            let attempt = format!("waiting for {}", mapped.disk().node.display());
-            Err(AttachError::Deadline { attempt, limit: NODE_LIMIT }.into())
-        }
-    }
-}
-
-/// Takes a mapping away and waits until it is gone. The kernel refuses a device that is open, and
-/// udev opens it whenever somebody who wrote has closed it: so that is waited for, users are not.
-async fn unmap(host: &dyn Host, mapped: &Mapped, force: bool, deadline: Deadline) -> Result<()> {
-    let file = mapped::control(host, "remove")?;
-    let text = if force { format!("{} force", mapped.id) } else { mapped.id.to_string() };
-    let device = mapped.disk().node;
-    let patience = deadline.within(BUSY_LIMIT);
-    let mut events = host.events().subscribe();
-    loop {
-        let written = host.files().write(&file, text.as_bytes(), deadline.left()).await;
-        let Err(source) = written else { break };
-        if source.errno() != Some(rustix::io::Errno::BUSY.raw_os_error()) {
-            let attempt = format!("unmapping {}", device.display());
-            return Err(AttachError::Kernel { attempt, source }.into());
-        }
-        users::refuse_used(host, &mapped.disk(), force, patience).await?;
-        if !wait::again(&mut *events, patience).await {
-            let users = "a program that has it open".into();
-            return Err(AttachError::Busy { device, users }.into());
-        }
-    }
-    let folder = mapped.folder();
-    let gone = wait::until(&mut *events, deadline.within(NODE_LIMIT), async || {
-        Ok(host.files().resolve(&folder)?.is_none().then_some(()))
-    })
-    .await?;
-    gone.ok_or_else(|| {
-        let what = device.display().to_string();
-        AttachError::NotRemoved { what, limit: NODE_LIMIT }.into()
-    })
 }
 
 impl Rbd {
@@ -244,14 +152,6 @@ enum Settled {
     Ours(Attached),
     /// The second one: two devices over one image do not see what the other one caches.
     Twin(Mapped),
-}
-
-/// Takes back what a failed attach made, and answers its error with what is known now.
-async fn undo(host: &dyn Host, mapped: &Mapped, error: Error) -> Error {
-    match unmap(host, mapped, false, Deadline::after(UNDO_LIMIT)).await {
-        Ok(()) => error.with_outcome(Outcome::RolledBack),
-        Err(undo) => RbdError::Undo { undo: undo.sentence(), source: error }.into(),
-    }
 }
 
 #[async_trait]

@@ -2,7 +2,6 @@ use std::time::Duration;
 
 use hawser_core::attach::{Attach, AttachRecord, Detach, Identity};
 use hawser_core::connection::ConnectionInfo;
-use hawser_core::port::Connector;
 use hawser_core::{ByteSize, Change, Kind, Outcome, Reason};
 use hawser_testkit::contract::connector::ConnectorRig;
 use hawser_testkit::fake_host::FakeHost;

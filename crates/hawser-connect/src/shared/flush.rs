@@ -31,16 +31,6 @@ pub(crate) enum Top<'a> {
     Map(&'a Map),
 }
 
-impl Top<'_> {
-    /// Its disk.
-    pub(crate) fn disk(&self) -> &Whole {
-        match self {
-            Self::Disk(disk) => disk,
-            Self::Map(map) => &map.disk,
-        }
-    }
-}
-
 /// Writes out what is cached for a volume. Without force any failure ends the detach with nothing
 /// changed. With force it goes on: a map stops waiting for a path, and what could not be written is
 /// reported as lost.

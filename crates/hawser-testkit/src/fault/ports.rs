@@ -25,8 +25,8 @@ use hawser_core::page::{Page, PageRequest};
 use hawser_core::port::connector::ConnectorInfo;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter, Wait};
 use hawser_core::port::host::{
-    Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen,
-    Tool, ToolOutput,
+    Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen, Tool,
+    ToolOutput,
 };
 use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};

@@ -289,7 +289,7 @@ fn the_document_shows_every_method_as_it_is() {
             Frame::Ping(_) | Frame::Pong | Frame::Bye(_) => panic!("{line}"),
         }
     }
-    assert_eq!(methods.len(), 12, "{methods:?}");
+    assert_eq!(methods.len(), 18, "{methods:?}");
 }
 
 proptest! {
@@ -307,7 +307,7 @@ proptest! {
 
     #[test]
     fn no_call_makes_the_reader_panic(
-        method in "describe|attach|detach|format|mount|unmount|extend|survey|[a-z]{0,80}",
+        method in "describe|attach|detach|format|mount|unmount|extend|survey|library[.](connect|disconnect|lookup|properties)|[a-z]{0,80}",
         params in r#"(\{("(publication|volume|info|size|fix|target|secrets)":("[^"\\]{0,9}"|[0-9]{1,22}|\{\}|null),?){0,5}\})|null|\[\]"#,
     ) {
         if let Ok(raw) = serde_json::value::RawValue::from_string(params) {

@@ -107,12 +107,7 @@ impl Volume<'_> {
     }
 
     async fn need(&self, host: &dyn Host) -> Result<Described> {
-        let limit = Duration::ZERO;
-        let missing = || AttachError::VolumeNotFound {
-            target: format!("the volume group {}", self.name.vg),
-            volume: format!("volume {}", self.name.lv),
-            limit,
-        };
+        let missing = || LocalError::NoVolume { name: self.name.to_string() };
         Ok(self.look(host).await?.ok_or_else(missing)?)
     }
 

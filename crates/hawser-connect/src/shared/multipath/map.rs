@@ -102,12 +102,4 @@ impl Map {
     pub(crate) async fn usable(&self, host: &dyn Host) -> Result<usize> {
         Ok(self.states(host).await?.iter().filter(|path| path.active).count())
     }
-
-    /// True when it keeps what is written to it while it has no path.
-    pub(crate) async fn queues(&self, host: &dyn Host) -> Result<bool> {
-        let attempt = || format!("reading the table of the map {}", self.name);
-        let table = host.maps().table(&self.name).await;
-        let table = table.map_err(|source| AttachError::Kernel { attempt: attempt(), source })?;
-        Ok(status::queues(&table))
-    }
 }

@@ -23,7 +23,7 @@ mod wwids;
 pub(crate) use daemon::{is_running, reload};
 pub(crate) use forget::forgotten;
 pub(crate) use grow::grow;
-pub(crate) use join::{Join, Joined, clear_leftover};
+pub(crate) use join::{Join, clear_leftover};
 pub(crate) use map::Map;
 pub(crate) use remove::{refuse_used, remove};
 pub(crate) use wwids::forget_wwid;

@@ -35,15 +35,6 @@ pub(super) fn paths(status: &[MapTarget]) -> Option<Vec<PathState>> {
     Some(paths)
 }
 
-/// True when a map without a path keeps what is written to it, by its table.
-pub(super) fn queues(table: &[MapTarget]) -> bool {
-    table.iter().filter(|target| target.kind == "multipath").any(|target| {
-        let mut words = target.parameters.split_whitespace();
-        let features = count(&mut words).unwrap_or(0);
-        words.take(features).any(|word| word == "queue_if_no_path")
-    })
-}
-
 type Words<'a> = std::str::SplitWhitespace<'a>;
 
 /// `8:16 A 0`: the device, its state, how often it failed.

@@ -71,10 +71,10 @@ pub(crate) async fn answering(
 }
 
 fn refused(portal: &str, error: &io::Error) -> AttachError {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => AttachError::PortalRefused { portal: portal.into() },
-        _ => AttachError::Unreachable { target: portal.into(), why: error.to_string() },
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        return AttachError::PortalRefused { portal: portal.into() };
     }
+    AttachError::Unreachable { target: portal.into(), why: error.to_string() }
 }
 
 /// An address as mount options take it: with its scope, without a port.

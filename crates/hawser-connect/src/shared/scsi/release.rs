@@ -48,9 +48,8 @@ impl Release<'_> {
     pub(crate) async fn top(&self, failures: &mut Failures<'_>) -> Result<()> {
         let (host, force, deadline) = (self.host, self.detach.force, self.deadline);
         let map = self.map()?;
-        match &map {
-            Some(map) => multipath::refuse_used(host, map, force, deadline).await?,
-            None => {}
+        if let Some(map) = &map {
+            multipath::refuse_used(host, map, force, deadline).await?;
         }
         for disk in self.disks {
             let own: Vec<String> = map.iter().map(|map| map.disk.name.clone()).collect();

@@ -156,7 +156,11 @@ fn unreadable(path: &Path, source: &std::io::Error) -> CliError {
 fn object(value: &impl Serialize) -> Result<Map<String, Value>, CliError> {
     match serde_json::to_value(value).map_err(CliError::Json)? {
         Value::Object(map) => Ok(map),
-        other => Ok(Map::from_iter([("value".to_owned(), other)])),
+        other @ (Value::Null
+        | Value::Bool(_)
+        | Value::Number(_)
+        | Value::String(_)
+        | Value::Array(_)) => Ok(Map::from_iter([("value".to_owned(), other)])),
     }
 }
 

@@ -118,6 +118,12 @@ impl Ceph {
         self.rbd(&["create", name, "--size", &size, "--image-feature", "layering"]);
     }
 
+    /// Makes an image with the features that Ceph gives by itself, an exclusive lock among them.
+    #[track_caller]
+    pub fn usual_image(&self, name: &str, mib: u64) {
+        self.rbd(&["create", name, "--size", &format!("{mib}M")]);
+    }
+
     /// The OSD answers nobody, as when its machine hangs.
     pub fn pause_osd(&self) {
         self.osd.signal(Signal::STOP);

@@ -4,9 +4,11 @@
 //! networks. It therefore refuses to run anywhere but in a guest of the lab. What goes wrong
 //! panics, with what was attempted, because a test is what calls it.
 
-mod ceph;
 pub mod aoe;
+mod ceph;
 mod command;
+pub mod file_suite;
+mod gluster;
 mod leftovers;
 pub mod lio;
 mod nbd;
@@ -14,6 +16,7 @@ mod net;
 mod nfsd;
 pub mod nvmet;
 mod peer;
+mod samba;
 pub mod san;
 mod services;
 mod volume;
@@ -24,11 +27,13 @@ use std::time::{Duration, Instant};
 
 pub use ceph::Ceph;
 pub use command::{Cmd, Daemon, Done, cmd};
+pub use gluster::Gluster;
 pub use leftovers::Leftovers;
 pub use nbd::{NbdPlace, Nbdkit, QemuNbd};
 pub use net::Cut;
 pub use nfsd::Nfsd;
 pub use peer::Peer;
+pub use samba::Samba;
 pub use services::{iscsid, multipathd};
 pub use volume::Volume;
 

@@ -89,8 +89,7 @@ impl San {
 
     /// The ways to a volume over all portals.
     pub fn all_ways(&self, number: u16) -> Value {
-        let portals: Vec<String> =
-            self.target.portals().iter().map(ToString::to_string).collect();
+        let portals: Vec<String> = self.target.portals().iter().map(ToString::to_string).collect();
         let count = portals.len();
         json!({ "target_portals": portals, "target_iqns": vec![IQN; count],
             "target_luns": vec![number; count], "volume_id": format!("v{number}") })
@@ -145,7 +144,8 @@ fn clean() {
             let _ = cmd(program).args(args).try_run();
         }
     }
-    for folder in ["/run/hawser", "/var/lib/hawser", "/etc/iscsi/nodes", "/etc/iscsi/send_targets"] {
+    for folder in ["/run/hawser", "/var/lib/hawser", "/etc/iscsi/nodes", "/etc/iscsi/send_targets"]
+    {
         let _ = fs::remove_dir_all(folder);
     }
 }

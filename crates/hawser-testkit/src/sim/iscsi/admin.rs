@@ -300,13 +300,7 @@ fn may_discover(tree: &mut Tree, portal: &Portal, folder: &str) -> bool {
     has("authmethod", "CHAP") && has("username", &user) && has("password", &password)
 }
 
-fn send_targets(
-    tree: &mut Tree,
-    portal: &Portal,
-    folder: &str,
-    iface: &str,
-    keeps: bool,
-) -> Ran {
+fn send_targets(tree: &mut Tree, portal: &Portal, folder: &str, iface: &str, keeps: bool) -> Ran {
     if !daemon_runs(tree) {
         return no_daemon();
     }
