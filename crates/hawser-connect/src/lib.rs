@@ -14,8 +14,10 @@
 
 mod aoe;
 mod disco;
+mod drbd;
 mod error;
 mod glusterfs;
+mod gpfs;
 mod hgst;
 mod huawei_sds;
 mod iscsi;
@@ -27,11 +29,14 @@ mod nfs;
 pub mod node;
 mod nvmeof;
 mod properties;
+mod quobyte;
 mod rbd;
 mod record_file;
 mod registry;
+mod scality;
 mod shared;
 mod smb;
+mod vzstorage;
 
 use hawser_core::connection::Protocol;
 use hawser_core::port::Connector;
@@ -50,6 +55,7 @@ pub static CONNECTORS: &[&dyn Connector] = &[
     &Vendor(huawei_sds::HuaweiSds),
     &local::Local,
     &aoe::Aoe,
+    &drbd::Drbd,
     &iscsi::Iscsi,
     &nbd::Nbd,
     &nvmeof::Nvmeof,
@@ -57,6 +63,10 @@ pub static CONNECTORS: &[&dyn Connector] = &[
     &Remote(nfs::Nfs),
     &Remote(smb::Smb),
     &Remote(glusterfs::Glusterfs),
+    &Remote(quobyte::Quobyte),
+    &Remote(scality::Scality),
+    &Remote(vzstorage::Vzstorage),
+    &gpfs::Gpfs,
 ];
 
 /// The connector that answers to a protocol.

@@ -67,7 +67,7 @@ impl fmt::Display for Protocol {
 
 /// Other spellings of fields, beyond the mechanical camel case; from os-brick, OpenSDS and
 /// csi-lib-iscsi. The key is in snake case already.
-const FIELD_ALIASES: [(&str, &str); 9] = [
+const FIELD_ALIASES: [(&str, &str); 11] = [
     ("iqn", "target_iqn"),
     ("lun", "target_lun"),
     ("nqn", "target_nqn"),
@@ -77,6 +77,8 @@ const FIELD_ALIASES: [(&str, &str); 9] = [
     ("target_ip", "target_portal"),
     ("transpor_type", "transport_type"),
     ("export_location", "export"),
+    ("export_locations", "export"),
+    ("shares", "export"),
 ];
 
 /// Fields that hold secrets, in snake case.

@@ -11,7 +11,7 @@ use hawser_core::port::host::{
     Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen, Tool,
     ToolOutput,
 };
-use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
+use hawser_core::port::kernel::{Disks, Events, Files, Iscsid, Locks, Maps, Nbd};
 use hawser_core::port::progress::Progress;
 use hawser_core::{ByteSize, Change, Error, Result};
 use uuid::Uuid;
@@ -19,7 +19,9 @@ use uuid::Uuid;
 use crate::block::{BlockError, fsck, grow, loop_device, mkfs, probe, size, unmounted};
 use crate::exec::Exec;
 use crate::files::{copy, freeze, look, tree, usage, with_progress};
-use crate::kernel::{FileLocks, LinuxDisks, LinuxEvents, LinuxFiles, LinuxMaps, LinuxNbd};
+use crate::kernel::{
+    FileLocks, LinuxDisks, LinuxEvents, LinuxFiles, LinuxIscsid, LinuxMaps, LinuxNbd,
+};
 use crate::mount::{self, Claims};
 use crate::workers::Workers;
 use crate::{facts, files};
@@ -68,6 +70,7 @@ pub struct LinuxHost {
     disks: LinuxDisks,
     maps: LinuxMaps,
     nbd: LinuxNbd,
+    iscsid: LinuxIscsid,
     locks: FileLocks,
 }
 
@@ -86,6 +89,7 @@ impl LinuxHost {
             disks: LinuxDisks::new(each(), limit),
             maps: LinuxMaps::new(each(), limit),
             nbd: LinuxNbd::new(each(), limit),
+            iscsid: LinuxIscsid::new(each()),
             locks: FileLocks::new(&settings.lock_dir),
             workers,
             settings,
@@ -290,6 +294,10 @@ impl Host for LinuxHost {
 
     fn nbd(&self) -> &dyn Nbd {
         &self.nbd
+    }
+
+    fn iscsid(&self) -> &dyn Iscsid {
+        &self.iscsid
     }
 
     fn locks(&self) -> &dyn Locks {

@@ -1,71 +1,423 @@
-//! Scratch.
+//! DRBD with both ends in one guest: roles, lost peers, split brain, growth, and nothing left.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
-use hawser_live::lab::guest::{cmd, modprobe, scratch};
-fn sh(line: &str) {
-    let done = cmd("sh").args(["-c", line]).run();
-    println!("$ {line}\n[{}] {}{}", done.code(), done.stdout, done.stderr);
+
+use std::fs::{self, File};
+use std::net::SocketAddr;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use hawser_core::attach::{Attach, Detach, Identity};
+use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
+use hawser_live::lab::guest::drbd::{Backing, ByHand, End, SECRET, add_addresses, config};
+use hawser_live::lab::guest::{Cut, Leftovers, Volume, cmd, modprobe, wait_for};
+use serde_json::{Value, json};
+
+const NODE: &str = "/dev/drbd100";
+const MOUNT: &str = "/mnt/drbd";
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// The near end is for what is tested, the far end is handled by hand.
+struct Bench {
+    near: Backing,
+    far: Backing,
+    config: String,
+    far_end: ByHand,
+    before: Leftovers,
 }
+
+impl Bench {
+    /// Both ends hold the same; the far one is up, the near one is not.
+    fn new() -> Self {
+        let mut bench = Self::raw();
+        bench.near_end().create_metadata();
+        bench.far_end.create_metadata();
+        bench.far_end.admin(&["up"]);
+        {
+            let near_end = bench.near_end();
+            near_end.admin(&["up"]);
+            near_end.skip_first_sync();
+        }
+        bench.far_end.wait("cs:WFConnection");
+        bench.before = Leftovers::snapshot();
+        bench
+    }
+
+    /// Two blank disks, and nothing up.
+    fn raw() -> Self {
+        modprobe(&["drbd"]);
+        add_addresses();
+        let (near, far) = (Backing::new("near", 32), Backing::new("far", 32));
+        let end = |host: &str, minor, disk: &Backing, address: &str| End {
+            host: host.into(),
+            minor,
+            disk: disk.node.clone(),
+            address: address.into(),
+        };
+        let here = end("lab", 100, &near, "127.0.1.1:7789");
+        let there = end("lab", 101, &far, "127.0.1.2:7790");
+        let away = |end: &End| End { host: "away".into(), ..end.clone() };
+        let near_config = config("vol1", [&here, &away(&there)]);
+        let far_config = config("far", [&there, &away(&here)]);
+        let far_end = ByHand::new("far", 101, &far_config);
+        Self { near, far, config: near_config, far_end, before: Leftovers::snapshot() }
+    }
+
+    /// The near end by hand; down when it is dropped.
+    fn near_end(&self) -> ByHand {
+        ByHand::new("vol1", 100, &self.config)
+    }
+
+    fn volume(&self) -> Volume {
+        self.volume_with(json!({}))
+    }
+
+    fn volume_with(&self, more: Value) -> Volume {
+        let mut data = json!({ "name": "vol1", "device": NODE, "config": self.config,
+            "provider_auth": SECRET, "volume_id": "v1" });
+        for (key, value) in more.as_object().unwrap() {
+            data[key] = value.clone();
+        }
+        Volume::new("drbd", data)
+    }
+
+    /// What the far end has on its disk; it is written when the near end's write returns.
+    fn far_has(&self, at: u64, byte: u8) -> bool {
+        self.far.read(at, 4096) == [byte; 4096]
+    }
+
+    #[track_caller]
+    fn assert_clean(&self) {
+        self.before.assert_restored();
+        let left = cmd("drbdsetup").args(["status", "vol1"]).run();
+        assert!(!left.status.success(), "{}", left.stdout);
+        assert!(!Path::new("/sys/block/drbd100").exists());
+    }
+}
+
+/// A test that fails shows what the kernel said, and does not take the others with it.
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            return;
+        }
+        let said = cmd("dmesg").run().stdout;
+        let lines: Vec<&str> = said.lines().collect();
+        println!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
+        cmd("umount").args(["-l", MOUNT]).run();
+        cmd("drbdsetup").args(["down", "vol1"]).run();
+        for entry in fs::read_dir("/run/hawser").into_iter().flatten().flatten() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn write(at: u64, byte: u8) {
+    let file = File::options().write(true).open(NODE).unwrap();
+    file.write_all_at(&[byte; 4096], at).unwrap();
+    file.sync_all().unwrap();
+}
+
+fn size_of(device: &str) -> u64 {
+    cmd("blockdev").args(["--getsize64", device]).ok().trim().parse().unwrap()
+}
+
+#[track_caller]
+fn refusal<T: std::fmt::Debug>(result: Result<T, Error>) -> Error {
+    let error = result.expect_err("a refusal");
+    assert!(!format!("{error:?} {}", error.sentence()).contains(SECRET), "{error:?}");
+    error
+}
+
 #[test]
-fn explore() {
-    modprobe(&["drbd"]);
-    let (a, b) = (scratch(1), scratch(2));
-    let res = |me: &str, port: u16, peer: &str, pport: u16, minor: u8, disk: &str| {
-        format!(r#"
-resource {me} {{
-  net {{ protocol C; cram-hmac-alg sha1; shared-secret "hunter2"; }}
-  on lab {{ device /dev/drbd{minor}; disk {disk}; meta-disk internal; address 127.0.1.{a}:{port}; }}
-  on peer {{ device /dev/drbd{minor}; disk /dev/null; meta-disk internal; address 127.0.1.{b}:{pport}; }}
-}}
-"#, a = if me == "r0" {1} else {2}, b = if me == "r0" {2} else {1}).replace("PEER", peer)
+fn it_lives_twice() {
+    let bench = Bench::new();
+    let volume = bench.volume();
+    for round in 1..=2_u8 {
+        let began = Instant::now();
+        let made = volume.connect().unwrap();
+        println!("round {round}: connected in {:?}", began.elapsed());
+        assert!(made.is_made(), "round {round}");
+        assert_eq!(made.get().path(), Path::new(NODE));
+        assert_eq!(made.get().identity(), Some(&Identity::new("drbd", "vol1")));
+        let mib = 16 + 16 * u64::from(round);
+        let size = size_of(NODE);
+        assert!(size > (mib - 1) << 20 && size < mib << 20, "{size}: metadata takes a little");
+
+        write(8192, round);
+        assert!(bench.far_has(8192, round), "mirrored when the write returns");
+
+        bench.near.grow(mib + 16);
+        bench.far.grow(mib + 16);
+        let began = Instant::now();
+        let grown = volume.extend().unwrap();
+        println!("round {round}: grown in {:?}", began.elapsed());
+        assert_eq!(grown, ByteSize::bytes(size_of(NODE)));
+        assert!(grown.get() > size, "{grown}");
+        assert_eq!(volume.extend().unwrap(), grown, "once more, the same");
+        bench.far_end.wait("ds:UpToDate/UpToDate");
+
+        let again = volume.connect().unwrap();
+        assert!(!again.is_made());
+        assert_eq!(volume.lookup().unwrap().as_ref(), Some(again.get()));
+        assert!(volume.health().unwrap().healthy, "{:?}", volume.health());
+        let began = Instant::now();
+        assert_eq!(volume.disconnect().unwrap(), Change::Made(()));
+        println!("round {round}: disconnected in {:?}", began.elapsed());
+        assert_eq!(volume.disconnect().unwrap(), Change::Already(()));
+        assert_eq!(volume.lookup().unwrap(), None);
+        assert!(!volume.health().unwrap().healthy);
+        bench.assert_clean();
+    }
+    bench.far_end.admin(&["primary"]);
+    let mut bytes = [0; 4096];
+    File::open("/dev/drbd101").unwrap().read_exact_at(&mut bytes, 8192).unwrap();
+    assert_eq!(bytes, [2; 4096], "the other host has it all");
+}
+
+#[test]
+fn a_resource_that_mirrors_already_goes_on_after_the_detach() {
+    let bench = Bench::new();
+    let near_end = bench.near_end();
+    near_end.admin(&["up"]);
+    near_end.wait("cs:Connected");
+    let volume = bench.volume();
+    assert_eq!(volume.lookup().unwrap(), None, "up, and not attached");
+    assert_eq!(volume.disconnect().unwrap(), Change::Already(()));
+
+    for round in 1..=2 {
+        assert!(volume.connect().unwrap().is_made());
+        assert!(near_end.state().contains("ro:Primary/Secondary"), "{}", near_end.state());
+        write(0, round);
+        assert!(volume.disconnect().unwrap().is_made());
+        assert_eq!(volume.disconnect().unwrap(), Change::Already(()));
+        assert!(near_end.state().contains("cs:Connected ro:Secondary/Secondary"));
+    }
+
+    drop(near_end);
+    bench.assert_clean();
+}
+
+#[test]
+fn a_resource_that_is_used_elsewhere_is_refused() {
+    let bench = Bench::new();
+    bench.far_end.admin(&["primary"]);
+
+    let error = refusal(bench.volume().connect());
+
+    assert_eq!(error.reason(), Some(Reason::Reserved), "{error:?}");
+    assert_eq!(error.outcome(), Outcome::RolledBack);
+    bench.assert_clean();
+    bench.far_end.admin(&["secondary"]);
+    assert!(bench.volume().connect().unwrap().is_made());
+    assert!(bench.volume().disconnect().unwrap().is_made());
+    bench.assert_clean();
+}
+
+#[test]
+fn without_its_peer_it_is_used_only_when_that_was_asked_for() {
+    let bench = Bench::new();
+    bench.far_end.admin(&["down"]);
+
+    let error = refusal(bench.volume().connect());
+    assert_eq!(error.reason(), Some(Reason::TargetUnreachable), "{error:?}");
+    bench.assert_clean();
+    let volume = bench.volume_with(json!({ "allow_degraded": true }));
+    assert!(volume.connect().unwrap().is_made());
+    write(0, 4);
+    assert!(volume.health().unwrap().message.contains("Connecting"), "{:?}", volume.health());
+    assert!(!volume.connect().unwrap().is_made());
+    assert!(volume.disconnect().unwrap().is_made());
+    bench.assert_clean();
+
+    bench.far_end.admin(&["up"]);
+    assert!(bench.volume().connect().unwrap().is_made());
+    bench.far_end.wait("ds:UpToDate/UpToDate");
+    assert!(bench.volume().disconnect().unwrap().is_made());
+    assert!(bench.far_has(0, 4), "it caught up");
+}
+
+#[test]
+fn a_split_brain_is_told_and_neither_side_loses_anything() {
+    let bench = Bench::new();
+    bench.far_end.admin(&["primary", "--force"]);
+    let far = File::options().write(true).open("/dev/drbd101").unwrap();
+    far.write_all_at(&[0xfa; 4096], 0).unwrap();
+    far.sync_all().unwrap();
+    drop(far);
+    bench.far_end.admin(&["down"]);
+    let alone = bench.volume_with(json!({ "allow_degraded": true }));
+    assert!(alone.connect().unwrap().is_made());
+    write(0, 0x11);
+    assert!(alone.disconnect().unwrap().is_made());
+    bench.far_end.admin(&["up"]);
+
+    let error = refusal(bench.volume().connect());
+
+    // One end stands alone, the other may be left waiting for it.
+    let said = error.sentence();
+    assert!(said.contains("stands alone") || said.contains("no peer"), "{error:?}");
+    assert_eq!(error.outcome(), Outcome::RolledBack, "{error:?}");
+    bench.assert_clean();
+    assert!(bench.far_has(0, 0xfa), "the far side has what it had");
+    assert_eq!(bench.near.read(0, 4096), [0x11; 4096], "and so has the near side");
+}
+
+#[test]
+fn a_wrong_secret_is_refused_and_taken_back() {
+    let bench = Bench::new();
+    let volume = bench.volume_with(json!({ "provider_auth": "wr0ng-s3cret" }));
+
+    let error = refusal(volume.connect());
+
+    let reasons = [Some(Reason::PathsDown), Some(Reason::TargetUnreachable)];
+    assert!(reasons.contains(&error.reason()), "{error:?}");
+    assert!(!error.sentence().contains("wr0ng"), "{error:?}");
+    bench.assert_clean();
+}
+
+#[test]
+fn data_that_is_not_there_is_never_made_up() {
+    let mut bench = Bench::raw();
+    let error = refusal(bench.volume().connect());
+    assert!(error.sentence().contains("no metadata"), "{error:?}");
+    bench.assert_clean();
+    assert!(bench.near.read(0, 4096).iter().all(|byte| *byte == 0));
+
+    bench.near_end().create_metadata();
+    bench.far_end.create_metadata();
+    bench.far_end.admin(&["up"]);
+    bench.before = Leftovers::snapshot();
+    let error = refusal(bench.volume().connect());
+
+    assert!(error.sentence().contains("no data that is up to date"), "{error:?}");
+    bench.far_end.wait("cs:WFConnection");
+    bench.assert_clean();
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_before_anything_is_touched() {
+    let bench = Bench::new();
+    for (more, kind) in [
+        (json!({ "config": "resource vol1 { nonsense" }), Kind::Invalid),
+        (
+            json!({ "config": bench.config.replace("resource vol1", "resource vol2") }),
+            Kind::Invalid,
+        ),
+        (json!({ "config": bench.config.replace("127.0.1.1", "192.0.2.1") }), Kind::Invalid),
+        (json!({ "config": "resource vol1 { handlers { split-brain \"id\"; } }" }), Kind::Invalid),
+        (json!({ "device": "/dev/drbd101" }), Kind::Precondition),
+        (json!({ "wwn": "3600" }), Kind::Precondition),
+    ] {
+        let volume = bench.volume_with(more.clone());
+        let error = refusal(volume.connect());
+        assert_eq!(error.kind(), kind, "{more}: {error:?}");
+        bench.assert_clean();
+    }
+    assert!(bench.far_end.state().contains("cs:WFConnection"), "{}", bench.far_end.state());
+}
+
+#[test]
+fn a_device_in_use_is_not_taken_away() {
+    let bench = Bench::new();
+    let volume = bench.volume();
+    volume.connect().unwrap();
+    cmd("mkfs.ext4").args(["-q", "-m", "0", NODE]).ok();
+    fs::create_dir_all(MOUNT).unwrap();
+    cmd("mount").args([NODE, MOUNT]).ok();
+
+    for error in [refusal(volume.disconnect()), refusal(volume.force(true))] {
+        assert_eq!(error.reason(), Some(Reason::DeviceBusy), "{error:?}");
+    }
+    fs::write(format!("{MOUNT}/file"), "still there").unwrap();
+    cmd("umount").arg(MOUNT).ok();
+    let open = File::open(NODE).unwrap();
+    for error in [refusal(volume.disconnect()), refusal(volume.force(false))] {
+        assert_eq!(error.reason(), Some(Reason::DeviceBusy), "DRBD refuses too: {error:?}");
+    }
+    open.read_at(&mut vec![0; 4096], 16 << 20).expect("its user notices nothing");
+    drop(open);
+
+    assert!(volume.disconnect().unwrap().is_made());
+    fs::remove_dir(MOUNT).unwrap();
+    bench.assert_clean();
+}
+
+#[test]
+fn read_only_is_kept() {
+    let bench = Bench::new();
+    let volume = bench.volume();
+    let attach = Attach { read_only: true, ..Attach::default() };
+
+    volume.connect_as(&attach).unwrap();
+
+    let written = File::options().write(true).open(NODE).and_then(|file| {
+        file.write_all_at(&[1; 4096], 0)?;
+        file.sync_all()
+    });
+    assert!(written.is_err(), "{written:?}");
+    assert_eq!(refusal(volume.connect()).reason(), Some(Reason::DeviceReadOnly));
+    assert!(volume.disconnect_as(&attach, &Detach::default()).unwrap().is_made());
+    bench.assert_clean();
+}
+
+#[test]
+fn two_attaches_at_once_are_one() {
+    let bench = Bench::new();
+    let attach = || {
+        let volume = bench.volume();
+        thread::spawn(move || volume.connect().unwrap())
     };
-    std::fs::write("/tmp/r0.res", res("r0", 7789, "peer", 7790, 0, a.to_str().unwrap())).unwrap();
-    std::fs::write("/tmp/r1.res", res("r1", 7790, "peer", 7789, 1, b.to_str().unwrap())).unwrap();
-    sh("cat /proc/drbd; drbdadm --version; hostname; uname -n; cat /tmp/r0.res");
-    sh("drbdadm -c /tmp/r0.res adjust r0");
-    sh("cat /proc/drbd");
-    sh("drbdadm -c /tmp/r0.res create-md --force r0; drbdadm -c /tmp/r1.res create-md --force r1");
-    sh("drbdadm -c /tmp/r0.res down r0; drbdadm -c /tmp/r0.res adjust r0");
-    sh("cat /proc/drbd");
-    sh(
-        "drbdsetup status; echo; drbdsetup status --json; drbdsetup status r0 --json; drbdsetup events2 --now",
-    );
-    sh(
-        "drbdsetup status nosuch; drbdsetup status nosuch --json; drbdsetup status r0 --verbose --statistics",
-    );
-    sh("drbdadm -c /tmp/r1.res adjust r1; sleep 3; cat /proc/drbd; drbdsetup status");
-    sh("drbdadm -c /tmp/r0.res primary r0");
-    sh(
-        "drbdadm -c /tmp/r0.res new-current-uuid --clear-bitmap r0/0; sleep 1; cat /proc/drbd; drbdsetup events2 --now",
-    );
-    sh("drbdadm -c /tmp/r0.res primary r0; cat /proc/drbd");
-    sh("drbdadm -c /tmp/r1.res primary r1; cat /proc/drbd");
-    sh(
-        "ls -la /sys/block/drbd0/ /sys/kernel/debug/drbd /sys/kernel/debug/drbd/resources /sys/kernel/debug/drbd/resources/r0/volumes/0; cat /sys/block/drbd0/size /sys/block/drbd0/ro",
-    );
-    sh(
-        "exec 5</dev/drbd0; drbdadm -c /tmp/r0.res secondary r0; drbdsetup down r0; echo down $?; cat /proc/drbd",
-    );
-    sh("drbdadm -c /tmp/r0.res adjust r0; drbdsetup show r0; drbdsetup show");
-    sh("drbdadm -c /tmp/r0.res secondary r0; dd if=/dev/drbd0 of=/dev/null count=1");
-    sh("drbdadm -c /tmp/r0.res resize r0");
-    sh(
-        "drbdadm -c /tmp/r0.res adjust nosuch; drbdadm -c /tmp/none adjust r0; echo 'resource r0 { bad' > /tmp/bad.res; drbdadm -c /tmp/bad.res adjust r0",
-    );
-    sh("sed s/lab/other/ /tmp/r0.res > /tmp/o.res;  drbdadm -c /tmp/o.res adjust r0");
-    sh(
-        "drbdadm -c /tmp/r0.res down r0; drbdadm -c /tmp/r0.res down r0; drbdsetup down r0;drbdadm -c /tmp/r1.res down r1; cat /proc/drbd; drbdsetup status; ls /sys/block",
-    );
-    // split brain
-    sh(
-        "drbdadm -c /tmp/r0.res up r0; drbdadm -c /tmp/r0.res primary --force r0; echo a | dd of=/dev/drbd0 bs=512 conv=sync,fsync oflag=direct; drbdadm -c /tmp/r0.res secondary r0; drbdadm -c /tmp/r0.res down r0; drbdadm -c /tmp/r1.res up r1; drbdadm -c /tmp/r1.res primary --force r1; echo b | dd of=/dev/drbd1 bs=512 conv=sync,fsync oflag=direct;drbdadm -c /tmp/r1.res secondary r1; drbdadm -c /tmp/r0.res up r0; sleep 4; cat /proc/drbd; drbdsetup status; drbdsetup events2 --now; dmesg | tail -20",
-    );
-    sh(
-        "drbdadm -c /tmp/r0.res primary r0; cat /proc/drbd; drbdadm -c /tmp/r0.res adjust r0; cat /proc/drbd; sleep 3; cat /proc/drbd",
-    );
-    sh(
-        "drbdadm -c /tmp/r0.res down r0; sed s/hunter2/other/ /tmp/r0.res > /tmp/w.res;  drbdadm -c /tmp/w.res adjust r0; sleep 4;cat /proc/drbd; drbdsetup events2 --now; dmesg | tail -8",
-    );
-    sh("strace -f -e trace=execve drbdadm -c /tmp/r0.res adjust r0 2>&1 | grep exec");
-    sh("drbdadm -c /tmp/r0.res down r0;drbdadm -c /tmp/r1.res down r1");
+
+    let both = [attach(), attach()].map(|thread| thread.join().unwrap());
+
+    assert_eq!(both.iter().filter(|change| change.is_made()).count(), 1, "{both:?}");
+    assert!(bench.volume().disconnect().unwrap().is_made());
+    bench.assert_clean();
+}
+
+#[test]
+fn a_lost_peer_is_told_and_catches_up() {
+    let bench = Bench::new();
+    let volume = bench.volume();
+    volume.connect().unwrap();
+    let cuts = ["127.0.1.1:7789", "127.0.1.2:7790"]
+        .map(|address| Cut::silent(address.parse::<SocketAddr>().unwrap()));
+    let begun = Instant::now();
+    write(4096, 7);
+    println!("the write went on after {:?}", begun.elapsed());
+    wait_for("a lost peer", LIMIT, || {
+        let health = volume.health().unwrap();
+        (!health.healthy).then(|| println!("{}", health.message))
+    });
+    assert!(!volume.connect().unwrap().is_made(), "it works on without the peer");
+    cuts.into_iter().for_each(Cut::mend);
+
+    wait_for("the peer", LIMIT, || volume.health().unwrap().healthy.then_some(()));
+    bench.far_end.wait("ds:UpToDate/UpToDate");
+
+    assert!(bench.far_has(4096, 7), "it caught up");
+    assert!(volume.disconnect().unwrap().is_made());
+    bench.assert_clean();
+}
+
+#[test]
+fn case_26_a_kill_at_any_moment_is_made_good() {
+    let bench = Bench::new();
+    let volume = bench.volume();
+    for step in 0..8 {
+        volume.connect_cut_off(Duration::from_millis(60 * step));
+        if step % 2 == 0 {
+            volume.connect().unwrap();
+            write(0, 1);
+        }
+        if step % 3 == 0 {
+            volume.disconnect_cut_off(Duration::from_millis(40 * step));
+        }
+        volume.disconnect().unwrap();
+        assert_eq!(volume.disconnect().unwrap(), Change::Already(()), "step {step}");
+        bench.assert_clean();
+    }
 }

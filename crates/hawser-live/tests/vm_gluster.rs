@@ -43,7 +43,7 @@ impl Bench {
             "export": format!("{}:/{}", Gluster::ADDRESS, Gluster::VOLUME), "name": name,
             "mount_point_base": BASE,
         });
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in more.as_object().expect("an object") {
             data[key] = value.clone();
         }
         Volume::new("glusterfs", data)
@@ -62,11 +62,11 @@ impl Bench {
 /// A file in a volume must be made through a client.
 fn make_files() {
     let folder = "/var/tmp/fill";
-    fs::create_dir_all(folder).unwrap();
+    fs::create_dir_all(folder).expect("a folder to mount on");
     let export = format!("{}:/{}", Gluster::ADDRESS, Gluster::VOLUME);
     cmd("mount.glusterfs").args([&export, folder]).ok();
     for name in ["volume-1", "volume-2"] {
-        File::create(format!("{folder}/{name}")).unwrap().set_len(16 << 20).unwrap();
+        cmd("truncate").args(["-s", "16M", &format!("{folder}/{name}")]).ok();
     }
     cmd("umount").arg(folder).ok();
 }
@@ -96,14 +96,11 @@ fn without_a_name_the_volume_is_a_folder_and_readers_cannot_write() {
 #[test]
 fn a_backup_server_is_asked_where_the_first_is_dead() {
     let bench = Bench::new();
-    let export = format!("10.0.2.16,{}:/{}", Gluster::ADDRESS, Gluster::VOLUME);
     let dead = format!("127.0.1.9:/{}", Gluster::VOLUME);
-    for more in [
-        json!({ "export": dead, "backup_servers": [Gluster::ADDRESS] }),
-        json!({ "export": dead,
-            "options": format!("-o backup-volfile-servers={}", Gluster::ADDRESS) }),
-        json!({ "export": export.replace("10.0.2.16", "127.0.1.9") }),
-    ] {
+    let both = format!("127.0.1.9,{}:/{}", Gluster::ADDRESS, Gluster::VOLUME);
+    for more in
+        [json!({ "export": dead, "backup_servers": [Gluster::ADDRESS] }), json!({ "export": both })]
+    {
         let volume = bench.volume("volume-1", more.clone());
 
         let made = volume.connect().unwrap_or_else(|error| panic!("{more}: {error:?}"));
@@ -199,7 +196,7 @@ fn a_client_that_hangs_stops_a_detach_and_force_takes_it_away() {
 fn case_26_a_call_that_was_cut_off_is_finished_by_the_next() {
     let bench = Bench::new();
     let volume = bench.volume("volume-1", json!({}));
-    for after in [50, 400, 1200, 2500] {
+    for after in [300, 2500] {
         volume.connect_cut_off(Duration::from_millis(after));
         volume.connect().unwrap();
         volume.disconnect_cut_off(Duration::from_millis(after / 4));

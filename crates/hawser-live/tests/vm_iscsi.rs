@@ -362,6 +362,7 @@ fn case_01_a_number_that_belongs_to_another_volume_now_is_never_handed_out() {
     let mut san = San::new(&[PORTAL], 1);
     let other = lio::Disk::new("other", 32);
     write(other.device(), 0, &[0xEE; 4096]);
+    san.remember();
     let mut data = san.one_way(1);
     data["wwn"] = json!(san.disks[0].wwid());
     let volume = Volume::new("iscsi", data);
@@ -394,12 +395,13 @@ fn case_01_a_number_that_belongs_to_another_volume_now_is_never_handed_out() {
 #[test]
 fn case_01_a_stale_disk_that_nobody_uses_makes_way_for_the_volume_that_is_there_now() {
     let mut san = San::new(&[PORTAL], 2);
+    let other = lio::Disk::new("other", 48);
+    write(other.device(), 0, &[0xEE; 4096]);
+    san.remember();
     let keeper = san.volume(2);
     keeper.connect().expect("the session stays");
     let first = san.volume(1);
     first.connect().expect("connect");
-    let other = lio::Disk::new("other", 48);
-    write(other.device(), 0, &[0xEE; 4096]);
     san.target.swap_lun(1, &other);
     let mut data = san.one_way(1);
     data["wwn"] = json!(other.wwid());

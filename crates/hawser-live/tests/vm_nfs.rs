@@ -43,13 +43,14 @@ impl Bench {
         nfsd.set_without(versions);
         let folder = nfsd.export("vols");
         for name in ["volume-1", "volume-2"] {
-            File::create(folder.join(name)).unwrap().set_len(16 << 20).unwrap();
+            let file = File::create(folder.join(name)).and_then(|file| file.set_len(16 << 20));
+            file.expect("a volume at the server");
         }
         Self { server, folder, before: Leftovers::snapshot() }
     }
 
     fn server(&mut self) -> &mut Nfsd {
-        self.server.as_mut().unwrap()
+        self.server.as_mut().expect("it was started")
     }
 
     fn volume(&self, name: &str) -> Volume {
@@ -60,7 +61,7 @@ impl Bench {
         let mut data = json!({
             "export": format!("{server}:/srv/nfs/vols"), "name": name, "mount_point_base": BASE,
         });
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in more.as_object().expect("an object") {
             data[key] = value.clone();
         }
         Volume::new("nfs", data)
@@ -283,8 +284,7 @@ fn a_dead_server_is_told_within_seconds() {
     let bench = Bench::new();
     let portal = "127.0.1.2:2049".parse().unwrap();
     let volume = bench.volume_of("127.0.1.2", "volume-1", json!({}));
-    type Way = (fn(SocketAddr) -> Cut, Reason);
-    let cuts: [Way; 2] =
+    let cuts: [(fn(SocketAddr) -> Cut, Reason); 2] =
         [(Cut::refused, Reason::PortalRefused), (Cut::silent, Reason::PortalTimeout)];
     for (cut, wanted) in cuts {
         let cut = cut(portal);

@@ -28,7 +28,8 @@ struct Cable {
     target: (u64, u64),
 }
 
-const CABLES: [Cable; 2] = [
+/// The last one is for being pulled.
+const CABLES: [Cable; 3] = [
     Cable {
         host: (0x2000_0000_0000_0a01, 0x1000_0000_0000_0a01),
         target: (0x2000_0000_0000_0b01, 0x1000_0000_0000_0b01),
@@ -36,6 +37,10 @@ const CABLES: [Cable; 2] = [
     Cable {
         host: (0x2000_0000_0000_0a02, 0x1000_0000_0000_0a02),
         target: (0x2000_0000_0000_0b02, 0x1000_0000_0000_0b02),
+    },
+    Cable {
+        host: (0x2000_0000_0000_0a03, 0x1000_0000_0000_0a03),
+        target: (0x2000_0000_0000_0b03, 0x1000_0000_0000_0b03),
     },
 ];
 
@@ -59,19 +64,16 @@ impl Cable {
     /// The ports and what is between them; they stay.
     #[track_caller]
     fn lay(self) {
-        tell("add_local_port", &names(self.host));
-        tell("add_target_port", &names(self.target));
-        self.plug();
-    }
-
-    #[track_caller]
-    fn plug(self) {
         let (node, port) = self.host;
         let host = format!("lpwwnn=0x{node:016x},lpwwpn=0x{port:016x}");
         let rest = "roles=0x60,fcaddr=0x0a0000";
+        tell("add_local_port", &names(self.host));
+        tell("add_target_port", &names(self.target));
         tell("add_remote_port", &format!("{},{host},{rest}", names(self.target)));
     }
 
+    /// For good: the kernel's loop of 6.12 forgets the target's end with it, and oopses when that
+    /// end is pulled.
     #[track_caller]
     fn pull(self) {
         tell("del_remote_port", &names(self.target));
@@ -99,7 +101,7 @@ fn data(nqn: &str, cables: &[Cable]) -> Value {
 struct Target {
     disk: Disk,
     subsystem: Subsystem,
-    _ports: [Port; 2],
+    _ports: [Port; 3],
 }
 
 impl Target {
@@ -120,7 +122,7 @@ impl Target {
 fn a_volume_over_two_cables_is_attached_written_grown_and_detached_twice() {
     let target = Target::new();
     let before = Leftovers::snapshot();
-    let volume = volume(data(NQN, &CABLES));
+    let volume = volume(data(NQN, &CABLES[..2]));
     for round in 1..=2_u64 {
         let made = volume.connect_as(&many()).unwrap();
         let device = made.get().path().to_owned();
@@ -142,23 +144,22 @@ fn a_volume_over_two_cables_is_attached_written_grown_and_detached_twice() {
 }
 
 #[test]
-fn a_pulled_cable_is_not_noticed_by_writers() {
+fn a_pulled_cable_is_not_noticed_by_writers_and_goes_with_the_volume() {
     let target = Target::new();
     let before = Leftovers::snapshot();
-    let volume = volume(data(NQN, &CABLES));
+    let volume = volume(data(NQN, &CABLES[1..]));
     let device = volume.connect_as(&many()).unwrap().into_inner().path().to_owned();
     let load = Load::start(&device);
 
-    CABLES[0].pull();
+    CABLES[2].pull();
     wait_for("lost path", LIMIT, || states(NQN).iter().any(|state| state != "live").then_some(()));
     let then = load.written();
     wait_for("write past the loss", LIMIT, || (load.written() > then + 8).then_some(()));
-    assert!(!volume.health().unwrap().healthy);
-    CABLES[0].plug();
-    wait_for("returned path", LIMIT, || volume.health().unwrap().healthy.then_some(()));
+    let sick = volume.health().unwrap();
+    assert!(!sick.healthy && sick.message.contains("connecting"), "{sick:?}");
     load.stop();
     assert_eq!(target.disk.read(0, 4), [0x5a; 4]);
-    volume.disconnect().unwrap();
+    assert_eq!(volume.disconnect().unwrap(), Change::Made(()));
     before.assert_restored_within(Duration::from_secs(5));
 }
 

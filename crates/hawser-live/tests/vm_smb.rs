@@ -34,7 +34,8 @@ impl Bench {
         for share in ["vols", "open"] {
             for name in ["volume-1", "volume-2"] {
                 let file = Samba::folder(share).join(name);
-                File::create(file).unwrap().set_len(16 << 20).unwrap();
+                let file = File::create(file).and_then(|file| file.set_len(16 << 20));
+                file.expect("a volume at the server");
             }
         }
         Self { _server: server, folder: Samba::folder("vols"), before: clear() }
@@ -45,7 +46,7 @@ impl Bench {
             "export": format!("//{SERVER}/vols"), "name": name, "mount_point_base": BASE,
             "username": Samba::USER, "password": Samba::PASSWORD,
         });
-        for (key, value) in more.as_object().unwrap() {
+        for (key, value) in more.as_object().expect("an object") {
             data[key] = value.clone();
         }
         Volume::new("smbfs", data)

@@ -159,10 +159,12 @@ impl Connector for Aoe {
         users::refuse_used(host, &disk, detach.force, deadline).await?;
         let mut failures = Failures::new(detach);
         failures.flush(host, &disk.node, deadline).await?;
-        if let Err(error) = driver.forget(deadline).await {
-            failures.take(error)?;
-        }
-        if let Err(error) = driver.remove_note().await {
+        // Past a failure the note stays: what is still there is found by it.
+        let forgotten = match driver.forget(deadline).await {
+            Ok(()) => driver.remove_note().await.map(drop),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = forgotten {
             failures.take(error)?;
         }
         failures.answer(&format!("detaching {}", target.name()))

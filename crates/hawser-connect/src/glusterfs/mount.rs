@@ -1,6 +1,7 @@
 //! Mounting a volume, and recognising its mount.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hawser_core::error::{Error, Result};
@@ -13,6 +14,9 @@ use crate::shared::remote_fs::RemoteFs;
 use crate::shared::remote_fs::data::Volume;
 use crate::shared::remote_fs::server;
 use crate::shared::wait::Deadline;
+
+/// How mount.glusterfs ends when the mount table has a GlusterFS at the folder.
+const ALREADY_MOUNTED: i32 = 32;
 
 #[async_trait]
 impl RemoteFs for Source {
@@ -30,6 +34,12 @@ impl RemoteFs for Source {
             return Ok(());
         }
         Err(format!("{} ({})", entry.source, entry.fs_type))
+    }
+
+    /// Its cache of attributes (md-cache) is in the client, where the kernel has no say; a second is
+    /// its setting unless a volume has another.
+    fn attribute_age(&self) -> Duration {
+        Duration::from_millis(1100)
     }
 
     async fn mount(
@@ -53,7 +63,8 @@ impl RemoteFs for Source {
         // The client is the file system; it must stay.
         tool.leaves_daemon = true;
         let output = host.run(&tool).await?;
-        if output.code == Some(0) {
+        // Somebody was faster; what is mounted there is looked at next.
+        if output.code == Some(0) || output.code == Some(ALREADY_MOUNTED) {
             return Ok(());
         }
         Err(self.mount_error(&output, &self.log_since(host, said_before)))

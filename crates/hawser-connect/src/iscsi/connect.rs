@@ -1,5 +1,7 @@
 //! Attaching: a session for each way, one scan for the volume in each, one device of all paths.
 
+use std::collections::BTreeSet;
+
 use futures_util::future::join_all;
 use hawser_core::attach::{Attach, Attached, Identity, Multipath};
 use hawser_core::error::{Error, Result};
@@ -56,6 +58,9 @@ impl Connect<'_> {
     pub(super) async fn run(&self) -> Result<Change<Attached>> {
         let claims = Notes::claims(self.host, &self.volume.key)?;
         let there = look::disks(self.host, &look::ways(self.host, self.volume, &claims)?)?;
+        if there.is_empty() {
+            self.clear_leftovers(&claims).await?;
+        }
         let ways = self.ways(&claims, &there).await?;
         let mut made = Vec::new();
         let attached = match self.paths(&ways, &there, &mut made).await {
@@ -69,6 +74,19 @@ impl Connect<'_> {
             Ok((attached, _)) => Ok(Change::Made(attached)),
             Err(error) => Err(self.undo(made, error).await),
         }
+    }
+
+    /// Deals with maps of the volume that lost their paths, as far as its name is known by now: once
+    /// new paths are there, multipathd may put them into such a map before anybody can look.
+    async fn clear_leftovers(&self, claims: &[Claim]) -> Result<()> {
+        let expected = self.volume.expected.iter().map(|identity| identity.value.as_str());
+        let claimed = claims.iter().filter_map(|claim| claim.wwid.as_deref());
+        let names = expected.chain(claimed).filter_map(Names::of_udev);
+        let wwids: BTreeSet<String> = names.map(|names| names.wwid()).collect();
+        for wwid in wwids {
+            multipath::clear_leftover(self.host, &wwid, self.deadline).await?;
+        }
+        Ok(())
     }
 
     /// The ways to try. A target is asked for its portals only where a volume is not attached over
@@ -302,7 +320,11 @@ impl Connect<'_> {
                 // New paths in a map that was there before are multipathd's to drop.
                 let paths = map.paths(files)?;
                 if paths.iter().all(|path| disks.iter().any(|disk| disk.disk.name == *path)) {
-                    multipath::remove(host, &map, leave.deadline).await?;
+                    match multipath::remove(host, &map, leave.deadline).await {
+                        // It was there before, without a path, and somebody waits for it.
+                        Err(error) if error.kind() == Kind::Busy => {}
+                        removed => removed?,
+                    }
                 }
                 wwid = Some(map.wwid);
             }

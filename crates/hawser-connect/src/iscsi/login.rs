@@ -1,5 +1,6 @@
 //! Sessions with targets: found, or made.
 
+use std::path::Path;
 use std::time::Duration;
 
 use hawser_core::Reason;
@@ -82,7 +83,14 @@ impl Login<'_> {
             Transport::Tcp if self.volume.iface == "default" => {
                 probe::portal(&target.portal, self.deadline).await
             }
-            Transport::Tcp | Transport::Iser => Ok(()),
+            Transport::Tcp => Ok(()),
+            Transport::Iser => {
+                let adapters = self.host.files().list(Path::new("/sys/class/infiniband"))?;
+                match adapters.is_empty() {
+                    true => Err(AttachError::NoHba { kind: "RDMA" }.into()),
+                    false => Ok(()),
+                }
+            }
         }
     }
 

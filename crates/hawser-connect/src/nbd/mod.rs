@@ -135,13 +135,15 @@ impl Connector for Nbd {
             users::refuse_used(host, &device.disk, detach.force, deadline).await?;
         }
         let mut failures = Failures::new(detach);
+        let mut gone = true;
         for device in &found {
             failures.flush(host, &device.disk.node, deadline).await?;
             if let Err(error) = device.take_away(host, deadline).await {
+                gone = false;
                 failures.take(error)?;
             }
         }
-        if let Err(error) = notes.remove().await {
+        if gone && let Err(error) = notes.remove().await {
             failures.take(error)?;
         }
         failures.answer(&format!("detaching {}", target.uri()))

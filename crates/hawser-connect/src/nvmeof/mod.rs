@@ -36,6 +36,7 @@ mod ids;
 mod options;
 mod portal;
 mod reach;
+mod refusal;
 mod release;
 mod sight;
 mod sysfs;

@@ -10,7 +10,7 @@ use hawser_core::{Outcome, Reason};
 
 use super::book::{Book, Made};
 use super::data::Target;
-use super::fabrics;
+use super::fabrics::{self, Begun};
 use super::portal::{Portal, Transport, fc_address};
 use super::release::{self, Unseen, Which};
 use super::sysfs::{self, Controller, State};
@@ -139,19 +139,26 @@ impl Reach<'_> {
         book.set_made(way, None);
         undo.portals.push(way.clone());
         book.save().await?;
-        match fabrics::create(self.host, self.target, way, self.own, self.deadline).await {
-            Ok(Some(name)) => {
-                book.set_made(way, Some(name));
-                book.save().await
+        let begun_now = fabrics::create(self.host, self.target, way, self.own, self.deadline).await;
+        let come_up = match begun_now {
+            Ok(Begun::New(name)) => {
+                book.set_made(way, Some(name.clone()));
+                book.save().await?;
+                let (host, target, own) = (self.host, self.target, self.own);
+                fabrics::come_up(host, target, way, own, &name, self.deadline).await
             }
             // What a call began that did not live to see it.
-            Ok(None) if begun => Ok(()),
+            Ok(Begun::There) if begun => Ok(()),
             // Somebody else's after all.
-            Ok(None) => {
+            Ok(Begun::There) => {
                 undo.portals.retain(|other| other != way);
                 book.drop_made(way);
                 book.save().await
             }
+            Err(error) => Err(error),
+        };
+        match come_up {
+            Ok(()) => Ok(()),
             Err(error) => {
                 let late = error.is_unknown();
                 undo.late |= late;

@@ -63,7 +63,12 @@ pub(super) async fn controllers(
     for made in picked {
         // Looked at again each time: the last delete may have taken a namespace away.
         let all = sysfs::controllers(host.files(), which.nqn)?;
-        let ours: Vec<&Controller> = all.iter().filter(|c| made.is(c)).collect();
+        // One that never came up is known by its name alone.
+        let unborn = match &made.controller {
+            Some(_) => sysfs::unborn(host.files())?,
+            None => Vec::new(),
+        };
+        let ours: Vec<&Controller> = all.iter().chain(&unborn).filter(|c| made.is(c)).collect();
         let mut kept = false;
         for controller in &ours {
             let on_it = namespaces_on(host, &all, controller)?;
@@ -71,7 +76,7 @@ pub(super) async fn controllers(
                 kept = true;
                 continue;
             }
-            fabrics::delete(host, which.nqn, controller, deadline).await?;
+            fabrics::delete(host, controller, deadline).await?;
             released.deleted += 1;
             gone.extend(on_it.into_iter().filter(Namespace::is_alone));
         }

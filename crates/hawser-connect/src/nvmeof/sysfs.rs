@@ -60,7 +60,7 @@ pub(super) struct Controller {
 impl Controller {
     /// One file of it.
     pub(super) fn file(&self, name: &str) -> PathBuf {
-        Path::new(CONTROLLERS).join(&self.name).join(name)
+        controller_file(&self.name, name)
     }
 
     /// True when it is on this way.
@@ -73,6 +73,23 @@ impl Controller {
         let text = files.read_text(&self.file("reconnect_delay"))?;
         Ok(text.and_then(|text| text.parse().ok()).unwrap_or(10))
     }
+}
+
+/// One file of a controller.
+pub(super) fn controller_file(controller: &str, name: &str) -> PathBuf {
+    Path::new(CONTROLLERS).join(controller).join(name)
+}
+
+/// The state of a controller, also of one that is being made; `None` when it is not there.
+pub(super) fn state_of(files: &dyn Files, controller: &str) -> Result<Option<State>> {
+    let text = files.read_text(&controller_file(controller, "state"))?;
+    Ok(text.map(|text| State::parse(&text)))
+}
+
+/// Controllers that have never been live: the kernel cannot tell their subsystem.
+pub(super) fn unborn(files: &dyn Files) -> Result<Vec<Controller>> {
+    let all = all_controllers(files)?.into_iter();
+    Ok(all.filter(|(nqn, _)| !nqn.starts_with("nqn.")).map(|(_, controller)| controller).collect())
 }
 
 /// Every controller of a subsystem. One that is being made for the first time has no subsystem yet

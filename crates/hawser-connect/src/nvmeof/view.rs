@@ -174,7 +174,7 @@ pub(super) async fn health(host: &dyn Host, target: &Target) -> Result<Health> {
     if sight.found.iter().any(down) {
         return Ok(Health::bad(format!("not every way to {node} works: {}", sight.words())));
     }
-    for controller in &sight.controllers {
+    for controller in sight.controllers.iter().filter(|c| c.transport != "loop") {
         let limit = host.files().read_text(&controller.file("ctrl_loss_tmo"))?;
         if let Some(limit) = limit.filter(|limit| limit != "off" && limit != "-1") {
             let name = &controller.name;

@@ -45,6 +45,18 @@ impl Fields {
         self.text(name)?.ok_or_else(|| invalid(name, "is missing"))
     }
 
+    /// A text of several lines that must be there; of control characters it may have line ends and
+    /// tabs.
+    pub(crate) fn lines(&self, name: &str) -> Result<&str, AttachError> {
+        let odd = |c: char| c.is_control() && !['\n', '\r', '\t'].contains(&c);
+        match self.get(name) {
+            Some(Value::String(text)) if !text.chars().any(odd) => Ok(text),
+            Some(Value::String(_)) => Err(invalid(name, "must not have control characters")),
+            Some(_) => Err(invalid(name, "must be a text")),
+            None => Err(invalid(name, "is missing")),
+        }
+    }
+
     /// A number within bounds, which may come as a text.
     pub(crate) fn number(
         &self,

@@ -11,7 +11,7 @@ use uuid::Uuid;
 use crate::change::Change;
 use crate::error::Result;
 use crate::filesystem::FsKind;
-use crate::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
+use crate::port::kernel::{Disks, Events, Files, Iscsid, Locks, Maps, Nbd};
 use crate::port::progress::Progress;
 use crate::secret::Secret;
 use crate::size::ByteSize;
@@ -137,6 +137,9 @@ pub trait Host: Send + Sync {
 
     /// Network block devices.
     fn nbd(&self) -> &dyn Nbd;
+
+    /// The daemon of iSCSI sessions.
+    fn iscsid(&self) -> &dyn Iscsid;
 
     /// Locks shared by every process of this host.
     fn locks(&self) -> &dyn Locks;

@@ -4,6 +4,7 @@
 mod disk;
 mod events;
 mod files;
+mod iscsid;
 mod locks;
 mod maps;
 mod nbd;
@@ -16,6 +17,7 @@ use hawser_core::port::kernel::{KernelError, KernelResult};
 pub(crate) use disk::LinuxDisks;
 pub(crate) use events::LinuxEvents;
 pub(crate) use files::LinuxFiles;
+pub(crate) use iscsid::LinuxIscsid;
 pub use locks::FileLocks;
 pub(crate) use maps::LinuxMaps;
 pub(crate) use nbd::LinuxNbd;

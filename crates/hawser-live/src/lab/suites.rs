@@ -9,11 +9,13 @@ use super::host::Stage;
 pub static SUITES: &[Suite] = &[
     Suite::new("vm_smoke", Set::Core, minutes(3)).scratch(2, 256),
     Suite::new("vm_kernel", Set::Core, minutes(5)),
-    Suite::new("vm_nvme_tcp", Set::Full, minutes(6)),
+    Suite::new("vm_nvme_tcp", Set::Core, minutes(6)),
     Suite::new("vm_nvme_dm", Set::Full, minutes(5)).kernel_args("nvme_core.multipath=N"),
     Suite::new("vm_nvme_rdma", Set::Full, minutes(4)),
     Suite::new("vm_nvme_fc", Set::Full, minutes(4)),
-    Suite::new("vm_iscsi", Set::Full, minutes(8)),
+    Suite::new("vm_iscsi", Set::Core, minutes(8)),
+    Suite::new("vm_multipath", Set::Core, minutes(10)),
+    Suite::new("vm_iser", Set::Full, minutes(5)),
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
     Suite::new("vm_layers", Set::Full, minutes(5)),
     Suite::new("vm_nfs", Set::Core, minutes(5)),
@@ -23,14 +25,15 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_aoe", Set::Full, minutes(6)).image(Image::Full),
     Suite::new("vm_smb", Set::Full, minutes(5)).image(Image::Full),
     Suite::new("vm_gluster", Set::Full, minutes(6)).image(Image::Full),
-    Suite::new("vm_drbd", Set::Full, minutes(6)).image(Image::Full).scratch(2, 256),
+    Suite::new("vm_drbd", Set::Full, minutes(6)).image(Image::Full),
+    Suite::new("vm_drbd_pair", Set::Full, minutes(4)).image(Image::Full).guests(2),
     Suite::new("vm_pair", Set::Full, minutes(3)).guests(2),
 ];
 
 /// When a suite runs without being asked for by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// In `make lab-core`, and with everything else in `make lab`.
+    /// In `make test`, and with everything else in `make lab`.
     Core,
     /// In `make lab`.
     Full,

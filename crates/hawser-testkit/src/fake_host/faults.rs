@@ -34,7 +34,7 @@ pub const METHODS: [&str; 25] = [
 ];
 
 /// Every method of the kernel's parts that can fail, in the order of the traits.
-pub const KERNEL_METHODS: [&str; 24] = [
+pub const KERNEL_METHODS: [&str; 25] = [
     "Files::write",
     "Files::exchange",
     "Files::control",
@@ -58,6 +58,7 @@ pub const KERNEL_METHODS: [&str; 24] = [
     "Nbd::attach",
     "Nbd::reconfigure",
     "Nbd::detach",
+    "Iscsid::logout",
     "Locks::lock",
 ];
 

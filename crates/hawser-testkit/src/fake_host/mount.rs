@@ -25,20 +25,28 @@ const ROOT_MOUNT: u64 = 1;
 pub(super) struct Mounts {
     entries: Vec<MountEntry>,
     next: u64,
+    /// Mounts that every boot makes.
+    boot: BTreeSet<u64>,
     frozen: BTreeSet<(u32, u32)>,
 }
 
 impl Mounts {
     pub(super) fn new() -> Self {
-        Self { entries: Vec::new(), next: ROOT_MOUNT + 1, frozen: BTreeSet::new() }
+        Self {
+            entries: Vec::new(),
+            next: ROOT_MOUNT + 1,
+            boot: BTreeSet::new(),
+            frozen: BTreeSet::new(),
+        }
     }
 
     pub(super) fn entries(&self) -> &[MountEntry] {
         &self.entries
     }
 
+    /// What a reboot leaves.
     pub(super) fn clear(&mut self) {
-        self.entries.clear();
+        self.entries.retain(|entry| self.boot.contains(&entry.id));
         self.frozen.clear();
     }
 
@@ -143,6 +151,11 @@ impl Mounts {
         });
         self.next += 1;
         device
+    }
+
+    /// The last mount is one that every boot makes.
+    pub(super) fn keep_last(&mut self) {
+        self.boot.extend(self.entries.last().map(|entry| entry.id));
     }
 
     /// The device number of a network file system: one for each source, of the kernel's anonymous

@@ -17,8 +17,10 @@ use hawser_core::port::kernel::KernelError;
 use hawser_core::{Change, Error, Kind, Outcome};
 
 use super::FakeHost;
+use super::kernel::Tree;
 use super::mount::ROOT;
 use super::state::State;
+use super::tool::{Ran, ToolCall};
 
 /// A file system of another machine, as the mount table shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,7 +56,7 @@ pub enum Server {
 }
 
 type OnMount = Box<dyn FnMut(&HostMount) -> std::result::Result<Remote, i32> + Send>;
-type OnProgram = Box<dyn FnMut(&Tool) -> Result<Ended> + Send>;
+type OnProgram = Box<dyn FnMut(&mut Tree, &Tool) -> Result<Ended> + Send>;
 
 /// Everything beyond this host.
 #[derive(Default)]
@@ -83,14 +85,39 @@ impl FakeHost {
     pub fn on_mounting_tool(
         &self,
         program: &str,
-        script: impl FnMut(&Tool) -> Result<Ended> + Send + 'static,
+        mut script: impl FnMut(&Tool) -> Result<Ended> + Send + 'static,
     ) {
-        self.state().network.programs.insert(0, (program.into(), Box::new(script)));
+        let script: OnProgram = Box::new(move |_, tool| script(tool));
+        self.state().network.programs.insert(0, (program.into(), script));
+    }
+
+    /// The same for a program that also looks at files: how it ends, and what it mounts where; true
+    /// for a mount that refuses writes.
+    pub fn mounting_tool(
+        &self,
+        program: &str,
+        mut act: impl FnMut(&mut Tree, &ToolCall) -> (Ran, Option<(PathBuf, Remote, bool)>)
+        + Send
+        + 'static,
+    ) {
+        let name = program.to_owned();
+        let script: OnProgram = Box::new(move |tree, tool| {
+            let (ran, mounted) = act(tree, &ToolCall::of(tool));
+            Ok(Ended { output: ran.into_output(&name), mounted })
+        });
+        self.state().network.programs.insert(0, (program.into(), script));
     }
 
     /// Somebody else mounts a file system of another machine.
     pub fn add_remote_mount(&self, target: &Path, remote: Remote) {
         self.state().place(target, remote, false);
+    }
+
+    /// A file system of another machine that every boot of the host mounts.
+    pub fn add_boot_mount(&self, target: &Path, remote: Remote) {
+        let mut state = self.state();
+        state.place(target, remote, false);
+        state.mounts.keep_last();
     }
 
     /// What the server behind this source does from now on.
@@ -133,9 +160,11 @@ impl State {
 
     /// Runs a program that may mount; `None` when there is none of this name.
     pub(super) fn run_mounting(&mut self, tool: &Tool) -> Option<Result<ToolOutput>> {
-        let same = |(program, _): &&mut (String, OnProgram)| *program == tool.program;
-        let (_, script) = self.network.programs.iter_mut().find(same)?;
-        Some(script(tool).map(|ended| {
+        let at = self.network.programs.iter().position(|(name, _)| *name == tool.program)?;
+        let (name, mut script) = self.network.programs.remove(at);
+        let ended = script(self.tree(), tool);
+        self.network.programs.insert(at, (name, script));
+        Some(ended.map(|ended| {
             if let Some((target, remote, read_only)) = ended.mounted {
                 self.place(&target, remote, read_only);
             }

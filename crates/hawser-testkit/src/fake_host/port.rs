@@ -11,7 +11,7 @@ use hawser_core::port::host::{
     Content, Copied, FsUsage, Host, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen,
     Tool, ToolOutput,
 };
-use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
+use hawser_core::port::kernel::{Disks, Events, Files, Iscsid, Locks, Maps, Nbd};
 use hawser_core::{ByteSize, Change, Error, Kind};
 use uuid::Uuid;
 
@@ -254,6 +254,10 @@ impl Host for FakeHost {
     }
 
     fn nbd(&self) -> &dyn Nbd {
+        self.kernel()
+    }
+
+    fn iscsid(&self) -> &dyn Iscsid {
         self.kernel()
     }
 

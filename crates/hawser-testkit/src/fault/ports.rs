@@ -28,7 +28,7 @@ use hawser_core::port::host::{
     Content, Copied, FsUsage, HostFacts, HostMount, LoopAttach, LoopDevice, MountEntry, Seen, Tool,
     ToolOutput,
 };
-use hawser_core::port::kernel::{Disks, Events, Files, Locks, Maps, Nbd};
+use hawser_core::port::kernel::{Disks, Events, Files, Iscsid, Locks, Maps, Nbd};
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::provider::{
     Expand, HasCapacity, Held, Inventory, ProviderInfo, Provision, Provisioned, SnapshotAtProvider,
@@ -82,6 +82,9 @@ wrap! {
             }
             fn nbd(&self) -> &dyn Nbd {
                 self.inner.nbd()
+            }
+            fn iscsid(&self) -> &dyn Iscsid {
+                self.inner.iscsid()
             }
             fn locks(&self) -> &dyn Locks {
                 self.inner.locks()

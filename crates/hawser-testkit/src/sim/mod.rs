@@ -11,5 +11,8 @@ pub mod huawei_sds;
 pub mod iscsi;
 pub mod multipath;
 pub mod nvme;
+pub mod quobyte;
 pub mod rbd;
+pub mod scality;
 pub mod scsi;
+pub mod vzstorage;

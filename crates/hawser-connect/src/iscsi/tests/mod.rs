@@ -1,4 +1,6 @@
+mod cases;
 mod contract;
+mod data;
 
 use hawser_core::attach::{Attach, Identity, Multipath};
 use hawser_core::connection::ConnectionInfo;

@@ -15,7 +15,7 @@ use crate::shared::error::AttachError;
 use crate::shared::users::Whole;
 use crate::shared::wait::Deadline;
 
-/// How long a map may take to appear, and to have all of its paths.
+/// How long a map may take to appear, and to take one more of its paths.
 const MAP_LIMIT: Duration = Duration::from_secs(10);
 
 /// The longest time without a look of our own: multipathd's view has no event.
@@ -52,7 +52,7 @@ impl Join<'_> {
     /// no map in time. Where multipathd wants it so, the volume is remembered for it first, until
     /// [`forget_wwid`](super::forget_wwid).
     pub(crate) async fn run(&self) -> Result<Option<Joined>> {
-        let deadline = self.deadline.within(MAP_LIMIT);
+        let mut deadline = self.deadline.within(MAP_LIMIT);
         let mut events = self.host.events().subscribe();
         let remember = !self.is_taken_anyway().await?;
         if remember {
@@ -67,6 +67,11 @@ impl Join<'_> {
                 let usable = map.usable(self.host).await?;
                 if missing.is_empty() && usable > 0 && map.disk.has_node(self.host.files())? {
                     return Ok(Some(Joined { map, missing }));
+                }
+                // A busy host takes its paths one by one.
+                let before = found.as_ref().map_or(usize::MAX, |(_, before, _)| Vec::len(before));
+                if missing.len() < before {
+                    deadline = self.deadline.within(MAP_LIMIT);
                 }
                 found = Some((map, missing, usable));
             }

@@ -26,8 +26,13 @@ pub(crate) struct Map {
 
 /// The name and the uuid of a `dm-` device.
 fn name_and_uuid(files: &dyn Files, disk: &Whole) -> Result<Option<(String, String)>> {
-    let name = disk.attribute(files, "dm/name")?;
-    let uuid = disk.attribute(files, "dm/uuid")?;
+    // The kernel answers that the question makes no sense about a map that is just going.
+    const EINVAL: i32 = 22;
+    let read = |name: &str| match files.read_text(&disk.folder().join("dm").join(name)) {
+        Err(error) if error.errno() == Some(EINVAL) => Ok(None),
+        text => text,
+    };
+    let (name, uuid) = (read("name")?, read("uuid")?);
     Ok(name.zip(uuid).filter(|(name, _)| !name.is_empty()))
 }
 

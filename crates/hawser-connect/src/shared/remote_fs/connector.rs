@@ -8,8 +8,10 @@ use hawser_core::port::connector::ConnectorInfo;
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change};
 
-use super::RemoteFs;
+use super::attach as attach_volume;
 use super::data::Volume;
+use super::error::RemoteError;
+use super::{RemoteFs, release, view};
 use crate::shared::error::AttachError;
 
 /// A protocol: how its connection info is read.
@@ -24,6 +26,11 @@ pub(crate) trait FileProtocol: Send + Sync {
         info: &ConnectionInfo,
         attach: &Attach,
     ) -> Result<(Volume, Box<dyn RemoteFs>), AttachError>;
+
+    /// True when a mount can refuse writes.
+    fn takes_read_only(&self) -> bool {
+        true
+    }
 }
 
 /// The connector of a protocol; keeps nothing.
@@ -43,7 +50,11 @@ impl<P: FileProtocol> Connector for Remote<P> {
     ) -> Result<Change<Attached>> {
         let (volume, fs) = self.0.read(host, info, attach)?;
         volume.check_identity(info)?;
-        super::connect(host, &*fs, &volume, attach).await
+        if volume.read_only && !self.0.takes_read_only() {
+            let protocol = self.0.info().protocols[0];
+            return Err(RemoteError::NoReadOnly { target: volume.target, protocol }.into());
+        }
+        attach_volume::connect(host, &*fs, &volume, attach).await
     }
 
     async fn disconnect(
@@ -57,13 +68,13 @@ impl<P: FileProtocol> Connector for Remote<P> {
             // Connect refused it by name, so nothing of this record is attached.
             return Ok(Change::Already(()));
         }
-        super::disconnect(host, &*fs, &volume, detach).await
+        release::disconnect(host, &*fs, &volume, detach).await
     }
 
     async fn extend(&self, host: &dyn Host, record: &AttachRecord) -> Result<ByteSize> {
         let (volume, fs) = self.0.read(host, &record.info, &record.attach)?;
         volume.check_identity(&record.info)?;
-        super::extend(host, &*fs, &volume).await
+        view::extend(host, &*fs, &volume).await
     }
 
     async fn lookup(&self, host: &dyn Host, info: &ConnectionInfo) -> Result<Option<Attached>> {
@@ -74,7 +85,7 @@ impl<P: FileProtocol> Connector for Remote<P> {
             if volume.check_identity(info).is_err() {
                 return Ok(None);
             }
-            if let Some(attached) = super::lookup(host, &*fs, &volume).await? {
+            if let Some(attached) = view::lookup(host, &*fs, &volume).await? {
                 return Ok(Some(attached));
             }
         }
@@ -84,7 +95,7 @@ impl<P: FileProtocol> Connector for Remote<P> {
     async fn health(&self, host: &dyn Host, record: &AttachRecord) -> Result<Health> {
         let (volume, fs) = self.0.read(host, &record.info, &record.attach)?;
         match volume.check_identity(&record.info) {
-            Ok(()) => super::health(host, &*fs, &volume).await,
+            Ok(()) => view::health(host, &*fs, &volume).await,
             Err(error) => Ok(Health::bad(error.to_string())),
         }
     }

@@ -41,7 +41,6 @@ pub(crate) struct Volume {
 pub(crate) enum Naming {
     /// By a digest of the export, below the base: one mount for each export, as os-brick names it.
     Digest,
-    #[allow(dead_code, reason = "for file systems with one mount for the host, such as SOFS")]
     /// The base itself: one mount for the host, and the export is a folder in it.
     Base,
 }

@@ -14,6 +14,12 @@ pub(crate) enum RemoteError {
         target.display(), mode(!*read_only), mode(*read_only)
     )]
     OtherAccess { target: PathBuf, read_only: bool },
+    /// It cannot refuse writes.
+    #[error(
+        "{} cannot be mounted without the right to write: {protocol} has no way to ask for it; \
+         attach it for writing and bind it read-only", target.display()
+    )]
+    NoReadOnly { target: PathBuf, protocol: &'static str },
     /// The mount is dead.
     #[error(
         "{} is a dead mount that Hawser did not make; unmount it (umount {})",
@@ -58,6 +64,7 @@ impl Classify for RemoteError {
             | Self::NotMounted { .. }
             | Self::WrongKind { .. }
             | Self::Lost { .. } => Kind::Precondition,
+            Self::NoReadOnly { .. } => Kind::Unsupported,
             Self::Silent { .. } | Self::Flush { .. } => Kind::Unavailable,
             Self::NoVolume { .. } => Kind::NotFound,
             Self::Undo { source, .. } => source.kind(),
@@ -68,6 +75,7 @@ impl Classify for RemoteError {
         match self {
             Self::Lost { .. } | Self::Undo { .. } => Outcome::Unknown,
             Self::OtherAccess { .. }
+            | Self::NoReadOnly { .. }
             | Self::DeadForeign { .. }
             | Self::NotMounted { .. }
             | Self::WrongKind { .. }
@@ -80,6 +88,7 @@ impl Classify for RemoteError {
     fn reason(&self) -> Option<Reason> {
         match self {
             Self::OtherAccess { read_only, .. } => (!read_only).then_some(Reason::DeviceReadOnly),
+            Self::NoReadOnly { .. } => Some(Reason::InvalidParameters),
             Self::DeadForeign { .. } | Self::Silent { .. } => Some(Reason::TargetUnreachable),
             Self::NotMounted { .. } | Self::WrongKind { .. } => Some(Reason::IdentityMismatch),
             Self::NoVolume { .. } => Some(Reason::LunNotFound),

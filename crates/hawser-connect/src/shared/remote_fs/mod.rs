@@ -9,6 +9,7 @@
 //!
 //! Every call that may hang with a dead server has a limit of its own.
 
+mod attach;
 mod connector;
 pub(crate) mod data;
 mod error;
@@ -19,18 +20,18 @@ pub(crate) mod server;
 #[cfg(test)]
 mod tests;
 mod users;
+mod view;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use hawser_core::attach::{Attach, Attached, Health, Identity};
-use hawser_core::error::{Error, Result};
+use hawser_core::Kind;
+use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::port::host::{MountEntry, Seen, SeenKind};
-use hawser_core::port::kernel::{DeviceEvents, LockMode};
-use hawser_core::{ByteSize, Change, Kind, Outcome};
+use hawser_core::port::kernel::DeviceEvents;
 use rustix::io::Errno;
 
 use super::error::AttachError;
@@ -39,7 +40,6 @@ pub(crate) use connector::{FileProtocol, Remote};
 use data::Volume;
 use error::RemoteError;
 use notes::{MadeMount, Notes};
-use release::disconnect;
 
 /// How long a mounted server may take to say that it is there.
 const ALIVE: Duration = Duration::from_secs(10);
@@ -61,12 +61,25 @@ pub(crate) trait RemoteFs: Send + Sync {
         addresses: &[SocketAddr],
     ) -> std::result::Result<(), String>;
 
-    /// Settings that the mount writes and that go with it.
+    /// For how long the client may answer from memory what the servers know better; nothing that
+    /// the kernel can be asked to forget.
+    fn attribute_age(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    /// Settings that the mount writes and that go with it where they were not there before: files,
+    /// then folders of their own.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Mounts the export. A failed mount leaves nothing of its own.
+    /// Those of them that carry a mark of ours and are there, although no note tells of them.
+    fn left_files(&self, _host: &dyn Host) -> Result<Vec<PathBuf>> {
+        Ok(Vec::new())
+    }
+
+    /// Mounts the export. A failed mount leaves nothing of its own but [`RemoteFs::files`]; an error
+    /// with an unknown outcome means that the mount may still come.
     async fn mount(
         &self,
         host: &dyn Host,
@@ -74,212 +87,6 @@ pub(crate) trait RemoteFs: Send + Sync {
         addresses: &[SocketAddr],
         deadline: Deadline,
     ) -> Result<()>;
-}
-
-/// One attempt to attach.
-struct Attempt<'a> {
-    host: &'a dyn Host,
-    fs: &'a dyn RemoteFs,
-    volume: &'a Volume,
-    notes: Notes<'a>,
-    deadline: Deadline,
-}
-
-/// Mounts the export, if it is not mounted yet, and finds the volume in it.
-async fn connect(
-    host: &dyn Host,
-    fs: &dyn RemoteFs,
-    volume: &Volume,
-    attach: &Attach,
-) -> Result<Change<Attached>> {
-    let deadline = Deadline::after(attach.deadline);
-    let attempt = Attempt { host, fs, volume, notes: Notes::of(host, volume), deadline };
-    match tokio::time::timeout(deadline.left(), attempt.run()).await {
-        Ok(done) => done,
-        Err(_) => {
-            let attempt = format!("attaching {}", volume.export);
-            Err(AttachError::Deadline { attempt, limit: attach.deadline }.into())
-        }
-    }
-}
-
-impl Attempt<'_> {
-    async fn run(&self) -> Result<Change<Attached>> {
-        let name = format!("mount-{}", self.volume.mount_key());
-        let _alone = self.host.locks().lock(&name, LockMode::Exclusive).await?;
-        let addresses = self.fs.addresses(self.deadline).await?;
-        if let Some(entry) = mounted_at(self.host, &self.volume.target).await? {
-            self.check_entry(&entry, &addresses)?;
-            match alive(self.host, &entry, self.volume, self.deadline).await {
-                Ok(()) => return self.join(&entry).await,
-                Err(dead) => self.clear_dead(&entry, dead).await?,
-            }
-        }
-        self.make(&addresses).await
-    }
-
-    /// What is mounted there must be what was asked for.
-    fn check_entry(&self, entry: &MountEntry, addresses: &[SocketAddr]) -> Result<()> {
-        let Volume { target, export, read_only, .. } = self.volume;
-        self.fs.recognise(entry, addresses).map_err(|found| AttachError::WrongIdentity {
-            device: target.clone(),
-            expected: Identity::new("export", export),
-            found,
-        })?;
-        if entry.read_only() != *read_only {
-            let (target, read_only) = (target.clone(), *read_only);
-            return Err(RemoteError::OtherAccess { target, read_only }.into());
-        }
-        Ok(())
-    }
-
-    /// The mount is there and works: one more user of it.
-    async fn join(&self, entry: &MountEntry) -> Result<Change<Attached>> {
-        self.find().await?;
-        if let Some(mut made) = self.notes.made()?.filter(|made| made.shown.is_none()) {
-            // Made by somebody of us who died before it was seen.
-            made.shown = Some(entry.into());
-            self.notes.store_made(&made).await?;
-        }
-        if self.notes.in_use()? {
-            return Ok(Change::Already(self.volume.attached()));
-        }
-        if let Err(error) = self.notes.store_use().await {
-            // The note may be there although the answer says otherwise.
-            return match self.notes.remove_use().await {
-                Ok(_) => Err(error.with_outcome(Outcome::Nothing)),
-                Err(undo) => Err(self.undo_failed(&undo, error)),
-            };
-        }
-        Ok(Change::Made(self.volume.attached()))
-    }
-
-    /// Takes a dead mount of ours away, so that it can be made anew. Nobody can use it any more;
-    /// whoever still has a file of it open keeps it, and then there is nothing to be done here.
-    async fn clear_dead(&self, entry: &MountEntry, dead: Error) -> Result<()> {
-        let Volume { target, export, .. } = self.volume;
-        if !is_dead(&dead) {
-            let (target, export) = (target.clone(), export.clone());
-            return Err(RemoteError::Silent { target, export, source: dead }.into());
-        }
-        if !self.notes.made()?.is_some_and(|made| made.may_be(entry)) {
-            return Err(RemoteError::DeadForeign { target: target.clone(), source: dead }.into());
-        }
-        self.host.unmount(target).await?;
-        Ok(())
-    }
-
-    /// Mounts it, and takes everything back when that fails.
-    async fn make(&self, addresses: &[SocketAddr]) -> Result<Change<Attached>> {
-        let mut made = self.notes.made()?.unwrap_or_default();
-        made.target = self.volume.target.clone();
-        made.shown = None;
-        self.add_folders(&mut made).await?;
-        for file in self.fs.files() {
-            if !made.files.contains(&file) && self.host.files().read(&file)?.is_none() {
-                made.files.push(file);
-            }
-        }
-        let mut may_come = false;
-        match self.make_noted(&mut made, addresses, &mut may_come).await {
-            Ok(()) => Ok(Change::Made(self.volume.attached())),
-            Err(error) => Err(self.take_back(&made, may_come, error).await),
-        }
-    }
-
-    /// Folders that this mount needs and that go with the last one that needs them.
-    async fn add_folders(&self, made: &mut MadeMount) -> Result<()> {
-        made.folders.extend(self.notes.shared_folders()?);
-        made.folders.extend(missing(self.host, &self.volume.target, self.deadline).await?);
-        // A folder sorts before those in it.
-        made.folders.sort();
-        made.folders.dedup();
-        Ok(())
-    }
-
-    async fn make_folders(&self, made: &MadeMount) -> Result<()> {
-        for folder in &made.folders {
-            // The mount point itself is closed to all; folders above it are ordinary ones.
-            let mode = if *folder == self.volume.target { 0o000 } else { 0o755 };
-            self.host.make_folder(folder, mode).await?;
-        }
-        Ok(())
-    }
-
-    async fn make_noted(
-        &self,
-        made: &mut MadeMount,
-        addresses: &[SocketAddr],
-        may_come: &mut bool,
-    ) -> Result<()> {
-        let Volume { target, export, .. } = self.volume;
-        self.notes.store_made(made).await?;
-        self.notes.store_use().await?;
-        match self.make_folders(made).await {
-            // Another mount went and took a folder with it.
-            Err(error) if error.kind() == Kind::NotFound => {
-                self.add_folders(made).await?;
-                self.notes.store_made(made).await?;
-                self.make_folders(made).await?;
-            }
-            done => done?,
-        }
-        // A call that was given up may be at work there still.
-        let mut patience = Patience::new(self.host, self.deadline);
-        let mounted = loop {
-            let done = self.fs.mount(self.host, self.volume, addresses, self.deadline).await;
-            if !patience.allows(&done).await {
-                break done;
-            }
-        };
-        *may_come = mounted.as_ref().is_err_and(Error::is_unknown);
-        mounted?;
-        let Some(entry) = mounted_at(self.host, target).await? else {
-            let (target, export) = (target.clone(), export.clone());
-            return Err(RemoteError::NotMounted { target, export }.into());
-        };
-        self.check_entry(&entry, addresses)?;
-        alive(self.host, &entry, self.volume, self.deadline).await?;
-        self.find().await?;
-        made.shown = Some((&entry).into());
-        self.notes.store_made(made).await
-    }
-
-    /// After a failure: as it was before.
-    async fn take_back(&self, made: &MadeMount, may_come: bool, error: Error) -> Error {
-        match self.try_take_back(made, may_come).await {
-            Ok(true) => error.with_outcome(Outcome::RolledBack),
-            // A mount that hangs in the kernel may appear after all: it stays in the notes.
-            Ok(false) => error.with_outcome(Outcome::Unknown),
-            Err(undo) => self.undo_failed(&undo, error),
-        }
-    }
-
-    /// False when the mount may still appear.
-    async fn try_take_back(&self, made: &MadeMount, may_come: bool) -> Result<bool> {
-        let target = &self.volume.target;
-        match mounted_at(self.host, target).await? {
-            Some(_) => drop(self.host.unmount(target).await?),
-            None if may_come => return Ok(false),
-            None => {}
-        }
-        self.notes.remove_use().await?;
-        if self.notes.used_by_others()? {
-            return Ok(true);
-        }
-        remove_made(self.host, made).await?;
-        self.notes.remove_made().await?;
-        Ok(true)
-    }
-
-    fn undo_failed(&self, undo: &Error, source: Error) -> Error {
-        let (target, undo) = (self.volume.target.clone(), undo.sentence());
-        RemoteError::Undo { target, undo, source }.into()
-    }
-
-    async fn find(&self) -> Result<()> {
-        find(self.host, self.volume, self.deadline).await.map(drop)
-    }
 }
 
 /// Repeats a call that answers that somebody is at work, until it is through or the time is.
@@ -304,21 +111,34 @@ impl Patience {
     }
 }
 
+/// Where a mount was begun and nobody has seen it: waits for the program that may be at it still.
+async fn wait_for_program(
+    host: &dyn Host,
+    volume: &Volume,
+    notes: &Notes<'_>,
+    deadline: Deadline,
+) -> Result<()> {
+    if notes.made()?.is_none_or(|made| made.shown.is_some()) {
+        return Ok(());
+    }
+    let mut patience = Patience::new(host, deadline);
+    loop {
+        let users = users::mounting(volume.target.clone()).await;
+        let done = if users.is_empty() {
+            Ok(())
+        } else {
+            let (device, users) = (volume.target.clone(), users.join(", "));
+            Err(AttachError::Busy { device, users }.into())
+        };
+        if !patience.allows(&done).await {
+            return done;
+        }
+    }
+}
+
 /// The mount that a path leads to.
 async fn mounted_at(host: &dyn Host, target: &Path) -> Result<Option<MountEntry>> {
     Ok(host.mounts().await?.into_iter().rev().find(|entry| entry.target == target))
-}
-
-/// Folders on the way to the target that are not there, outermost first.
-async fn missing(host: &dyn Host, target: &Path, deadline: Deadline) -> Result<Vec<PathBuf>> {
-    let mut folders = Vec::new();
-    for folder in target.ancestors() {
-        if host.look(folder, deadline.within(ALIVE).left()).await?.is_some() {
-            break;
-        }
-        folders.insert(0, folder.to_path_buf());
-    }
-    Ok(folders)
 }
 
 /// Removes what was made for a mount that is gone, and answers whether there was anything; what
@@ -329,7 +149,11 @@ async fn remove_made(host: &dyn Host, made: &MadeMount) -> Result<bool> {
         removed |= host.remove_target(folder).await?.is_made();
     }
     for file in &made.files {
-        removed |= host.files().remove(file).await?;
+        removed |= match host.files().remove(file).await {
+            // A folder that others use meanwhile.
+            Err(error) if error.errno() == Some(Errno::NOTEMPTY.raw_os_error()) => false,
+            done => done?,
+        };
     }
     Ok(removed)
 }
@@ -347,11 +171,6 @@ async fn alive(
     }
     let (target, export) = (volume.target.clone(), volume.export.clone());
     Err(RemoteError::NotMounted { target, export }.into())
-}
-
-/// A mount whose server or daemon has forgotten it: it never comes back by itself.
-fn is_dead(error: &Error) -> bool {
-    matches!(server::errno(error), Some(Errno::STALE | Errno::NOTCONN | Errno::SHUTDOWN))
 }
 
 /// The volume in the mounted file system.
@@ -396,65 +215,4 @@ async fn is_recognised(
     }
     let addresses = fs.addresses(deadline).await?;
     Ok(fs.recognise(entry, &addresses).is_ok())
-}
-
-/// The mount of a volume, if it is there.
-async fn recognised(
-    host: &dyn Host,
-    fs: &dyn RemoteFs,
-    volume: &Volume,
-    notes: &Notes<'_>,
-    deadline: Deadline,
-) -> Result<Option<MountEntry>> {
-    let Some(entry) = mounted_at(host, &volume.target).await? else { return Ok(None) };
-    Ok(is_recognised(&entry, fs, notes, deadline).await?.then_some(entry))
-}
-
-/// What is attached now. Asks nobody but this host.
-async fn lookup(host: &dyn Host, fs: &dyn RemoteFs, volume: &Volume) -> Result<Option<Attached>> {
-    let notes = Notes::of(host, volume);
-    if !notes.in_use()? {
-        return Ok(None);
-    }
-    let deadline = Deadline::after(ALIVE);
-    let entry = recognised(host, fs, volume, &notes, deadline).await?;
-    Ok(entry.map(|_| volume.attached()))
-}
-
-/// The size of a file as its server tells it now; nothing for a folder.
-async fn extend(host: &dyn Host, fs: &dyn RemoteFs, volume: &Volume) -> Result<ByteSize> {
-    let deadline = Deadline::after(3 * ALIVE);
-    let notes = Notes::of(host, volume);
-    let Some(entry) = recognised(host, fs, volume, &notes, deadline).await? else {
-        let what = volume.path().display().to_string();
-        return Err(AttachError::NotAttached { what }.into());
-    };
-    alive(host, &entry, volume, deadline).await?;
-    let seen = find(host, volume, deadline).await?;
-    let size = if volume.name.is_some() { seen.length } else { 0 };
-    Ok(ByteSize::bytes(size))
-}
-
-/// Whether the mount is there, is the right one, answers, and has the volume.
-async fn health(host: &dyn Host, fs: &dyn RemoteFs, volume: &Volume) -> Result<Health> {
-    let deadline = Deadline::after(2 * ALIVE);
-    let notes = Notes::of(host, volume);
-    let target = volume.target.display();
-    let Some(entry) = mounted_at(host, &volume.target).await? else {
-        return Ok(Health::bad(format!("{} is not mounted on {target}", volume.export)));
-    };
-    if !is_recognised(&entry, fs, &notes, deadline).await? {
-        let what = format!("{} ({})", entry.source, entry.fs_type);
-        return Ok(Health::bad(format!("{target} has something else mounted: {what}")));
-    }
-    let works = match alive(host, &entry, volume, deadline).await {
-        Ok(()) => find(host, volume, deadline).await.map(drop),
-        Err(error) => Err(error),
-    };
-    match works {
-        Ok(()) => Ok(Health::good()),
-        // The host could not be asked at all: that says nothing of the volume.
-        Err(error) if error.kind() == Kind::Internal => Err(error),
-        Err(error) => Ok(Health::bad(error.sentence())),
-    }
 }

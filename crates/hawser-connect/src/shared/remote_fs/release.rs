@@ -12,7 +12,10 @@ use hawser_core::{Change, Kind};
 use super::data::Volume;
 use super::error::RemoteError;
 use super::notes::{MadeMount, Notes};
-use super::{ALIVE, Patience, RemoteFs, alive, is_recognised, mounted_at, remove_made, users};
+use super::{
+    ALIVE, Patience, RemoteFs, alive, is_recognised, mounted_at, remove_made, users,
+    wait_for_program,
+};
 use crate::shared::error::AttachError;
 use crate::shared::release::{FLUSH_LIMIT, Failures};
 use crate::shared::wait::Deadline;
@@ -30,6 +33,7 @@ enum Step {
 /// One detach.
 struct Release<'a> {
     host: &'a dyn Host,
+    fs: &'a dyn RemoteFs,
     volume: &'a Volume,
     notes: Notes<'a>,
     detach: &'a Detach,
@@ -44,8 +48,8 @@ pub(super) async fn disconnect(
     detach: &Detach,
 ) -> Result<Change<()>> {
     let deadline = Deadline::after(detach.deadline);
-    let release = Release { host, volume, notes: Notes::of(host, volume), detach, deadline };
-    match tokio::time::timeout(deadline.left(), release.run(fs)).await {
+    let release = Release { host, fs, volume, notes: Notes::of(host, volume), detach, deadline };
+    match tokio::time::timeout(deadline.left(), release.run()).await {
         Ok(done) => done,
         Err(_) => {
             let attempt = format!("detaching {}", volume.path().display());
@@ -55,12 +59,13 @@ pub(super) async fn disconnect(
 }
 
 impl Release<'_> {
-    async fn run(&self, fs: &dyn RemoteFs) -> Result<Change<()>> {
+    async fn run(&self) -> Result<Change<()>> {
         let name = format!("mount-{}", self.volume.mount_key());
         let _alone = self.host.locks().lock(&name, LockMode::Exclusive).await?;
+        wait_for_program(self.host, self.volume, &self.notes, self.deadline).await?;
         let mut patience = Patience::new(self.host, self.deadline);
         loop {
-            let at_work = match self.attempt(fs).await? {
+            let at_work = match self.attempt().await? {
                 Step::Done(change) => return Ok(change),
                 Step::AtWork(error) => Err(error),
             };
@@ -70,7 +75,7 @@ impl Release<'_> {
         }
     }
 
-    async fn attempt(&self, fs: &dyn RemoteFs) -> Result<Step> {
+    async fn attempt(&self) -> Result<Step> {
         let used = self.notes.in_use()?;
         let made = self.notes.made()?;
         let others = self.notes.used_by_others()?;
@@ -79,7 +84,7 @@ impl Release<'_> {
         if !used && (others || made.is_none()) {
             return Ok(Step::Done(Change::Already(())));
         }
-        if is_recognised(&entry, fs, &self.notes, self.deadline).await? {
+        if is_recognised(&entry, self.fs, &self.notes, self.deadline).await? {
             return self.take_away(&entry, made, others).await;
         }
         self.forget_gone(made, others, Some(entry.id)).await
@@ -95,7 +100,7 @@ impl Release<'_> {
     ) -> Result<Step> {
         let made = match made {
             _ if others => None,
-            None if mounted.is_none() => self.left_folder().await?,
+            None if mounted.is_none() => self.left().await?,
             made => made,
         };
         let left = match self.forget_folders(made.as_ref()).await {
@@ -194,13 +199,16 @@ impl Release<'_> {
         }
     }
 
-    /// A folder that we made during an earlier boot: nobody else closes one to all.
-    async fn left_folder(&self) -> Result<Option<MadeMount>> {
+    /// What we made during an earlier boot: a folder that is closed to all, as nobody else makes it,
+    /// and settings with our mark.
+    async fn left(&self) -> Result<Option<MadeMount>> {
         let target = &self.volume.target;
         let seen = self.host.look(target, self.deadline.within(ALIVE).left()).await?;
         let ours = seen.is_some_and(|seen| seen.kind == SeenKind::Folder && seen.mode == 0);
-        let folders = vec![target.clone()];
-        Ok(ours.then(|| MadeMount { folders, ..MadeMount::default() }))
+        let folders = if ours { vec![target.clone()] } else { Vec::new() };
+        let files = self.fs.left_files(self.host)?;
+        let any = ours || !files.is_empty();
+        Ok(any.then(|| MadeMount { folders, files, ..MadeMount::default() }))
     }
 
     /// Removes what was made for the mount; answers whether there was anything.

@@ -1,6 +1,7 @@
 //! Who uses a file or a folder of a mounted volume.
 
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use hawser_core::error::Result;
@@ -61,9 +62,58 @@ fn scan(proc: &Path, path: &Path) -> Vec<String> {
     found
 }
 
+/// Programs that mount on a folder at this moment: their caller may have given up or died, and they
+/// go on.
+pub(super) async fn mounting(target: PathBuf) -> Vec<String> {
+    let scan = move || scan_programs(Path::new("/proc"), &target);
+    tokio::task::spawn_blocking(scan).await.unwrap_or_default()
+}
+
+fn scan_programs(proc: &Path, target: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    for process in fs::read_dir(proc).into_iter().flatten().flatten() {
+        let Ok(line) = fs::read(process.path().join("cmdline")) else { continue };
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        // The program, or the script that an interpreter runs.
+        let mount = words.iter().take(2).find(|word| is_mount_program(word));
+        let there = words.contains(&target.as_os_str().as_bytes());
+        if let Some(program) = mount.filter(|_| there) {
+            let pid = process.file_name();
+            let program = String::from_utf8_lossy(program);
+            found.push(format!("{program} ({})", pid.to_string_lossy()));
+        }
+    }
+    found
+}
+
+fn is_mount_program(word: &[u8]) -> bool {
+    let name = word.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    name == b"mount" || name.starts_with(b"mount.") || name == b"pstorage-mount"
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_that_mount_there_are_told_from_those_that_do_not() {
+        let proc = tempfile::tempdir().unwrap();
+        for (pid, line) in [
+            ("1", "/bin/sh\0/usr/sbin/mount.glusterfs\0a:/v\0/mnt/x\0-o\0rw\0"),
+            ("2", "/usr/sbin/glusterfs\0--volfile-id=v\0/mnt/x\0"),
+            ("3", "mount.nfs\0a:/v\0/mnt/y\0"),
+            ("4", "mount\0-t\0quobyte\0r/v\0/mnt/x\0"),
+            ("5", ""),
+        ] {
+            fs::create_dir(proc.path().join(pid)).unwrap();
+            fs::write(proc.path().join(pid).join("cmdline"), line).unwrap();
+        }
+
+        let mut found = scan_programs(proc.path(), Path::new("/mnt/x"));
+
+        found.sort();
+        assert_eq!(found, ["/usr/sbin/mount.glusterfs (1)", "mount (4)"]);
+    }
 
     #[tokio::test]
     async fn whoever_has_a_file_open_is_told() {

@@ -9,6 +9,7 @@ mod disk;
 mod error;
 mod events;
 mod files;
+mod iscsid;
 mod locks;
 mod maps;
 mod nbd;
@@ -19,6 +20,7 @@ pub use disk::{
 pub use error::KernelError;
 pub use events::{DeviceEvents, Events};
 pub use files::Files;
+pub use iscsid::Iscsid;
 pub use locks::{LockMode, Locks};
 pub use maps::{MapTarget, Maps};
 pub use nbd::{Nbd, NbdAttach};

@@ -17,13 +17,13 @@ pub(super) struct Draft {
 impl Draft {
     pub(super) fn write(target: &Path, data: &[u8], mode: u32) -> io::Result<Self> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
-        let (folder, name) = match (target.parent(), target.file_name()) {
-            (Some(folder), Some(name)) => (folder, name.to_string_lossy()),
-            _ => return Err(Errno::INVAL.into()),
+        let (Some(folder), Some(_)) = (target.parent(), target.file_name()) else {
+            return Err(Errno::INVAL.into());
         };
         make_folder(folder, mode)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let path = folder.join(format!(".{name}.{}.{number}.new", std::process::id()));
+        // Not by the name of the target: programs that list its folder (`iscsiadm`) take names apart.
+        let path = folder.join(format!(".hawser.{}.{number}.new", std::process::id()));
         let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
         let open = || {
             OpenOptions::new()

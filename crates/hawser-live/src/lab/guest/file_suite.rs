@@ -55,34 +55,31 @@ pub fn reason<T: std::fmt::Debug>(result: Result<T>) -> Option<Reason> {
 #[track_caller]
 pub fn live_twice(volume: &Volume, at_server: &Path, shown: &str, before: &Leftovers) {
     for round in 1..=2_u8 {
-        let made = volume.connect().expect("it works");
+        let made = volume.connect().expect("connect");
         assert!(made.is_made(), "round {round}");
         let path = path_of(&made);
         assert!(options_at(&path).contains(shown), "{}", options_at(&path));
 
-        let file = File::options().read(true).write(true).open(&path).expect("it works");
-        file.write_all_at(&[round; 4096], 8192).expect("it works");
-        file.sync_all().expect("it works");
+        let file =
+            File::options().read(true).write(true).open(&path).expect("the volume can be opened");
+        file.write_all_at(&[round; 4096], 8192).expect("it takes writes");
+        file.sync_all().expect("it writes out");
         drop(file);
-        let there = fs::read(at_server).expect("it works");
+        let there = fs::read(at_server).expect("the server has it");
         assert_eq!(there[8192..12288], [round; 4096], "what is written is at the server");
 
         let size = u64::from(round) * (32 << 20);
-        File::options()
-            .write(true)
-            .open(at_server)
-            .expect("it works")
-            .set_len(size)
-            .expect("it works");
-        assert_eq!(volume.extend().expect("it works"), ByteSize::bytes(size));
+        let grown = File::options().write(true).open(at_server).and_then(|f| f.set_len(size));
+        grown.expect("it grows at the server");
+        assert_eq!(volume.extend().expect("extend"), ByteSize::bytes(size));
 
-        assert_eq!(volume.connect().expect("it works"), Change::Already(made.get().clone()));
-        assert_eq!(volume.lookup().expect("it works").as_ref(), Some(made.get()));
-        assert!(volume.health().expect("it works").healthy);
-        assert_eq!(volume.disconnect().expect("it works"), Change::Made(()));
-        assert_eq!(volume.disconnect().expect("it works"), Change::Already(()));
-        assert_eq!(volume.lookup().expect("it works"), None);
-        assert!(!volume.health().expect("it works").healthy);
+        assert_eq!(volume.connect().expect("connect again"), Change::Already(made.get().clone()));
+        assert_eq!(volume.lookup().expect("lookup").as_ref(), Some(made.get()));
+        assert!(volume.health().expect("health").healthy);
+        assert_eq!(volume.disconnect().expect("disconnect"), Change::Made(()));
+        assert_eq!(volume.disconnect().expect("disconnect"), Change::Already(()));
+        assert_eq!(volume.lookup().expect("lookup"), None);
+        assert!(!volume.health().expect("health").healthy);
         assert_clean(before);
     }
 }

@@ -37,6 +37,12 @@ impl Gluster {
         let place = format!("{}:{}", Self::ADDRESS, brick.display());
         Self::gluster(&["volume", "create", Self::VOLUME, &place, "force"]).ok();
         Self::gluster(&["volume", "start", Self::VOLUME]).ok();
+        // Whoever mounts before its brick is there waits for it, some operations for ever.
+        wait_for("the brick", START_LIMIT, || {
+            let status = Self::gluster(&["volume", "status", Self::VOLUME, "detail"]).run().stdout;
+            let online = |line: &str| line.starts_with("Online") && line.trim_end().ends_with('Y');
+            status.lines().any(online).then_some(())
+        });
         Self { _glusterd: glusterd }
     }
 

@@ -7,6 +7,7 @@
 pub mod aoe;
 mod ceph;
 mod command;
+pub mod drbd;
 pub mod file_suite;
 mod gluster;
 mod leftovers;

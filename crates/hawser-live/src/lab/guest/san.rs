@@ -101,6 +101,12 @@ impl San {
         Volume::new("iscsi", self.one_way(number))
     }
 
+    /// What there is now counts as what was there before.
+    pub fn remember(&mut self) {
+        settle();
+        self.before = Leftovers::snapshot();
+    }
+
     /// Panics unless everything is as before the first attach.
     #[track_caller]
     pub fn assert_clean(&self) {

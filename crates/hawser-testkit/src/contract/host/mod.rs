@@ -6,6 +6,7 @@
 
 mod copies;
 mod kernel;
+mod looks;
 
 use std::any::Any;
 use std::fs;
@@ -22,6 +23,7 @@ use uuid::Uuid;
 
 pub use copies::*;
 pub use kernel::*;
+pub use looks::*;
 
 /// A host under test and a folder of its own to work in.
 pub struct HostRig {
@@ -480,6 +482,9 @@ macro_rules! host_contract {
                 a_target_in_use_is_left_alone
                 a_symlink_as_target_is_refused
                 a_path_that_is_not_plain_is_refused
+                looking_tells_what_is_there
+                looking_tells_on_which_mount_a_path_lies
+                a_folder_is_made_once_with_its_mode
                 binding_twice_answers_already
                 a_read_only_bind_is_read_only
                 a_taken_target_is_refused

@@ -70,6 +70,7 @@ type OnFile = dyn FnMut(&mut Tree, &Write<'_>) -> Answer<Vec<u8>> + Send;
 type OnCommand = dyn FnMut(&mut Tree, &str) -> Option<Answer<String>> + Send;
 type OnMap = dyn FnMut(&mut Tree, &str, &str) -> Option<Answer<()>> + Send;
 type OnNbd = dyn FnMut(&mut Tree, &NbdAsk) -> Answer<Lun> + Send;
+type OnLogout = dyn FnMut(&mut Tree, u32) -> Answer<i32> + Send;
 type OnReboot = dyn FnMut(&mut Tree) + Send;
 
 /// Runs at a reboot.
@@ -97,6 +98,7 @@ pub(super) struct Behaviours {
     commands: Vec<Shared<OnCommand>>,
     maps: Vec<Shared<OnMap>>,
     nbd: Option<Shared<OnNbd>>,
+    logout: Option<Shared<OnLogout>>,
     reboots: Vec<Hook>,
 }
 
@@ -138,6 +140,13 @@ impl Behaviours {
         self.nbd = Some(Arc::new(Mutex::new(act)));
     }
 
+    pub(super) fn on_logout(
+        &mut self,
+        act: impl FnMut(&mut Tree, u32) -> Answer<i32> + Send + 'static,
+    ) {
+        self.logout = Some(Arc::new(Mutex::new(act)));
+    }
+
     pub(super) fn on_reboot(&mut self, act: impl FnMut(&mut Tree) + Send + 'static) {
         self.reboots.push(Hook(Arc::new(Mutex::new(act))));
     }
@@ -170,6 +179,13 @@ impl Tree {
         all.iter()
             .rev()
             .find_map(|act| (act.lock().unwrap_or_else(PoisonError::into_inner))(self, name, what))
+    }
+
+    /// iscsid is asked to end a session; `None` when nobody listens.
+    pub(super) fn ask_logout(&mut self, session: u32) -> Option<Answer<i32>> {
+        let act = self.behaviours.logout.clone()?;
+        let answer = (act.lock().unwrap_or_else(PoisonError::into_inner))(self, session);
+        Some(answer)
     }
 
     /// What is served behind a network block device.

@@ -13,6 +13,7 @@ pub mod errno;
 mod events;
 mod files;
 mod fixture;
+mod iscsid;
 mod locks;
 mod lun;
 mod map_port;
@@ -252,6 +253,15 @@ impl Kernel {
         act: impl FnMut(&mut Tree, &NbdAsk) -> Answer<Lun> + Send + 'static,
     ) -> &Self {
         self.edit(|tree| tree.behaviours.on_nbd(act));
+        self
+    }
+
+    /// What iscsid answers when it is asked to end a session; without it nobody listens there.
+    pub fn on_logout(
+        &self,
+        act: impl FnMut(&mut Tree, u32) -> Answer<i32> + Send + 'static,
+    ) -> &Self {
+        self.edit(|tree| tree.behaviours.on_logout(act));
         self
     }
 

@@ -4,10 +4,13 @@ use std::time::Duration;
 
 use super::database::{self, Record};
 use super::{Export, Layer, Portal, PortalState, Session, close_session, open_session};
+use crate::fake_host::kernel::Answer;
+use crate::fake_host::kernel::errno::ECONNREFUSED;
 use crate::fake_host::{Ran, ToolCall, Tree};
 use crate::sim::scsi;
 
 /// The codes that connectors tell apart.
+const SESSION_NOT_FOUND: i32 = 2;
 const LOGIN_FAILED: i32 = 5;
 const INVALID: i32 = 7;
 const NO_ANSWER: i32 = 8;
@@ -201,6 +204,19 @@ fn login_one(tree: &mut Tree, record: &Record) -> Result<(), i32> {
             Ok(())
         }
     }
+}
+
+/// A logout without the tool: the daemon's code.
+pub(super) fn logout_by_message(tree: &mut Tree, session: u32) -> Answer<i32> {
+    if !daemon_runs(tree) {
+        return Err(ECONNREFUSED);
+    }
+    let there = tree.with::<Layer, _>(|layer, _| layer.sessions.contains_key(&session));
+    if !there {
+        return Ok(SESSION_NOT_FOUND);
+    }
+    close_session(tree, session);
+    Ok(0)
 }
 
 fn logout(tree: &mut Tree, which: impl Fn(&Session) -> bool) -> Ran {

@@ -119,6 +119,7 @@ pub fn install(host: &FakeHost) {
         .folder("/etc/iscsi/ifaces")
         .folder("/run/lock/iscsi")
         .daemon("iscsid", 522)
+        .on_logout(admin::logout_by_message)
         .on_reboot(|tree| {
             tree.with::<Layer, _>(|layer, tree| {
                 layer.sessions.retain(|id, _| tree.exists(class_path(*id)));
