@@ -16,6 +16,7 @@ mod aoe;
 mod disco;
 mod drbd;
 mod error;
+mod fibre_channel;
 mod glusterfs;
 mod gpfs;
 mod hgst;
@@ -56,6 +57,7 @@ pub static CONNECTORS: &[&dyn Connector] = &[
     &local::Local,
     &aoe::Aoe,
     &drbd::Drbd,
+    &fibre_channel::FibreChannel,
     &iscsi::Iscsi,
     &nbd::Nbd,
     &nvmeof::Nvmeof,

@@ -67,13 +67,12 @@ impl fmt::Display for Protocol {
 
 /// Other spellings of fields, beyond the mechanical camel case; from os-brick, OpenSDS and
 /// csi-lib-iscsi. The key is in snake case already.
-const FIELD_ALIASES: [(&str, &str); 11] = [
+const FIELD_ALIASES: [(&str, &str); 10] = [
     ("iqn", "target_iqn"),
     ("lun", "target_lun"),
     ("nqn", "target_nqn"),
     ("auth_user_name", "auth_username"),
     ("auth_type", "auth_method"),
-    ("target_wwn", "target_wwns"),
     ("target_ip", "target_portal"),
     ("transpor_type", "transport_type"),
     ("export_location", "export"),

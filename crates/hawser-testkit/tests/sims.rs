@@ -11,7 +11,7 @@ use hawser_core::ByteSize;
 use hawser_core::port::Host;
 use hawser_core::port::host::Tool;
 use hawser_testkit::fake_host::FakeHost;
-use hawser_testkit::fake_host::kernel::errno::{EINVAL, ENODEV};
+use hawser_testkit::fake_host::kernel::errno::{EEXIST, ENODEV};
 use hawser_testkit::fake_host::kernel::{Lun, Target};
 use hawser_testkit::sim::{fc, iscsi, scsi};
 
@@ -168,7 +168,7 @@ async fn units_of_an_s390x_adapter_are_added_and_removed_by_their_number() {
 
     write(&host, &format!("{unit}/unit_add"), "0x4020400a00000000").await.unwrap();
     let again = write(&host, &format!("{unit}/unit_add"), "0x4020400a00000000").await;
-    assert_eq!(errno(again), EINVAL);
+    assert_eq!(errno(again), EEXIST);
     let devices = host.files().list(Path::new("/sys/class/scsi_device")).unwrap();
     assert_eq!(devices, [format!("0:0:0:{}", 0x400a_4020)]);
     write(&host, &format!("{unit}/unit_remove"), "0x4020400a00000000").await.unwrap();

@@ -6,7 +6,7 @@ use futures_util::future::join_all;
 use hawser_core::attach::{Attach, Attached, Identity, Multipath};
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
-use hawser_core::{Change, Kind, Outcome, Reason};
+use hawser_core::{Change, Outcome, Reason};
 
 use super::data::{Credentials, Target, Volume};
 use super::discovery;
@@ -16,8 +16,11 @@ use super::look::{self, Found};
 use super::notes::{Claim, Key, Notes};
 use super::session::Session;
 use crate::shared::error::AttachError;
-use crate::shared::multipath::{self, Map};
-use crate::shared::scsi::{self, Address, Assemble, Names, Route, ScsiDisk, appear, fresh};
+use crate::shared::multipath;
+use crate::shared::scsi::{
+    self, Address, Assemble, Names, Route, ScsiDisk, TakeBack, appear, fresh, is_wrong_volume,
+    most_telling,
+};
 use crate::shared::wait::Deadline;
 
 /// One attach.
@@ -64,7 +67,7 @@ impl Connect<'_> {
         let ways = self.ways(&claims, &there).await?;
         let mut made = Vec::new();
         let attached = match self.paths(&ways, &there, &mut made).await {
-            Ok(paths) => self.assemble(&paths, &mut made).await,
+            Ok(paths) => self.assemble(&paths, &made).await,
             Err(error) => Err(error),
         };
         match attached {
@@ -249,10 +252,7 @@ impl Connect<'_> {
     }
 
     /// One device of all paths; true when its map is new.
-    async fn assemble(&self, paths: &[Path], made: &mut [MadeAt]) -> Result<(Attached, bool)> {
-        let files = self.host.files();
-        let wwid = paths.first().map(|(_, names)| names.wwid()).unwrap_or_default();
-        let before = Map::of_wwid(files, &wwid)?;
+    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
         let assemble = Assemble {
             host: self.host,
             given: self.given,
@@ -260,25 +260,8 @@ impl Connect<'_> {
             read_only: self.attach.read_only || self.volume.read_only,
             deadline: self.deadline,
         };
-        let attached = assemble.run(paths).await;
-        let new = before.is_none() && Map::of_wwid(files, &wwid)?.is_some();
-        match attached {
-            Ok(attached) => Ok((attached, new)),
-            Err(error) => {
-                // Only a map of paths that this call brought is its own.
-                if new && made.iter().all(|at| at.device.is_some()) {
-                    self.drop_map(&wwid).await;
-                }
-                Err(error)
-            }
-        }
-    }
-
-    async fn drop_map(&self, wwid: &str) {
-        let Ok(Some(map)) = Map::of_wwid(self.host.files(), wwid) else { return };
-        if let Err(error) = multipath::remove(self.host, &map, self.deadline).await {
-            tracing::warn!(map = %map.name, error = %error.sentence(), "the map is still there");
-        }
+        // Only a map of paths that this call brought is its own.
+        assemble.run_alone(paths, made.iter().all(|at| at.device.is_some())).await
     }
 
     fn leave(&self) -> Leave<'_> {
@@ -314,24 +297,8 @@ impl Connect<'_> {
         for address in made.iter().filter_map(|at| at.device) {
             disks.extend(ScsiDisk::find(files, address)?);
         }
-        let mut wwid = None;
-        for disk in &disks {
-            if let Some(map) = Map::above(files, &disk.disk)? {
-                // New paths in a map that was there before are multipathd's to drop.
-                let paths = map.paths(files)?;
-                if paths.iter().all(|path| disks.iter().any(|disk| disk.disk.name == *path)) {
-                    match multipath::remove(host, &map, leave.deadline).await {
-                        // It was there before, without a path, and somebody waits for it.
-                        Err(error) if error.kind() == Kind::Busy => {}
-                        removed => removed?,
-                    }
-                }
-                wwid = Some(map.wwid);
-            }
-            if let (None, Some(names)) = (&wwid, disk.remembered(files)?) {
-                wwid = Some(names.wwid());
-            }
-        }
+        let back = TakeBack { host, disks: &disks, deadline: leave.deadline };
+        let wwid = back.map().await?;
         for at in made {
             if at.made.claim || at.made.login {
                 leave.target(&at.target, at.before.as_slice()).await?;
@@ -339,38 +306,6 @@ impl Connect<'_> {
                 scsi::delete_at(host, address, leave.deadline).await?;
             }
         }
-        scsi::gone(host, &disks, leave.deadline).await?;
-        if let Some(wwid) = wwid {
-            let names: Vec<_> = disks.iter().map(|disk| disk.disk.clone()).collect();
-            multipath::forgotten(host, &wwid, &names, leave.deadline).await?;
-            if Map::of_wwid(files, &wwid)?.is_none() {
-                multipath::forget_wwid(host, &wwid).await?;
-            }
-        }
-        Ok(())
-    }
-}
-
-fn is_wrong_volume(error: &Error) -> bool {
-    error.reason() == Some(Reason::IdentityMismatch)
-}
-
-/// Of several failures the one that says most about what to do.
-fn most_telling(mut errors: Vec<Error>, deadline: Deadline) -> Error {
-    let rank = |error: &Error| match error.kind() {
-        Kind::Busy | Kind::Precondition => 0,
-        Kind::Denied | Kind::Unauthenticated => 1,
-        Kind::Unsupported | Kind::Invalid => 2,
-        Kind::NotFound => 3,
-        Kind::Timeout | Kind::Unavailable => 5,
-        Kind::Exists | Kind::OutOfRange | Kind::NoSpace | Kind::Internal => 4,
-    };
-    errors.sort_by_key(rank);
-    match errors.into_iter().next() {
-        Some(error) => error,
-        None => {
-            let attempt = "attaching the volume".to_owned();
-            AttachError::Deadline { attempt, limit: deadline.limit() }.into()
-        }
+        back.settle(wwid.as_deref()).await
     }
 }

@@ -5,17 +5,15 @@ use hawser_core::Change;
 use hawser_core::attach::{AttachRecord, Attached, Detach, Identity};
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::KernelError;
 
 use super::data::{Target, Volume};
 use super::discovery;
 use super::leave::Leave;
-use super::look::{self, Found, Verdict};
+use super::look::{self, Found};
 use super::notes::{Claim, Notes};
 use super::record;
-use crate::shared::error::AttachError;
 use crate::shared::release::Failures;
-use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk};
+use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk, Verdict};
 use crate::shared::wait::Deadline;
 
 /// One detach.
@@ -46,7 +44,9 @@ impl Disconnect<'_> {
     pub(super) async fn run(&self) -> Result<Change<()>> {
         let here = self.look().await?;
         let mut failures = Failures::new(self.detach);
-        self.refuse_reused(&here, &mut failures).await?;
+        let (reused, expected) = (&here.reused, &self.volume.expected);
+        let (host, detach, deadline) = (self.host, self.detach, self.deadline);
+        scsi::refuse_reused(host, reused, expected, detach, &mut failures, deadline).await?;
         let disks: Vec<ScsiDisk> = here.disks.iter().map(|found| found.disk.clone()).collect();
         let release = Release {
             host: self.host,
@@ -101,7 +101,7 @@ impl Disconnect<'_> {
             Here { wwid: claims.iter().find_map(|claim| claim.wwid.clone()), ..Here::default() };
         let ways = self.ways(&claims)?;
         for found in look::disks(self.host, &ways)? {
-            match look::judge(self.host, &found.disk, &expected).await? {
+            match scsi::judge(self.host, &found.disk, &expected).await? {
                 Verdict::Ours(names) => {
                     here.wwid.get_or_insert_with(|| names.wwid());
                     here.disks.push(found);
@@ -136,25 +136,6 @@ impl Disconnect<'_> {
             }
         }
         Ok(ways)
-    }
-
-    /// A disk that leads to another volume now is not flushed: what is cached for it would be
-    /// written there. By force it is cut off, and what was cached is lost.
-    async fn refuse_reused(&self, here: &Here, failures: &mut Failures<'_>) -> Result<()> {
-        for (disk, is) in &here.reused {
-            if !self.detach.force {
-                return Err(look::refusal(disk, is, self.volume));
-            }
-            disk.cut_off(self.host, self.deadline).await?;
-            scsi::delete_at(self.host, disk.address, self.deadline).await?;
-            let device = disk.disk.node.clone();
-            let source = KernelError::Nonsense {
-                attempt: format!("flushing {}", device.display()),
-                why: format!("it is wwid:{} now", is.wwid()),
-            };
-            failures.take(AttachError::Lost { device, source })?;
-        }
-        Ok(())
     }
 
     /// Leaves every target, all at once.

@@ -1,16 +1,15 @@
 //! What of a volume is on this host, without changing anything.
 
+use hawser_core::ByteSize;
 use hawser_core::attach::{Attached, Identity};
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::{ByteSize, Reason};
 
 use super::data::{Target, Volume};
 use super::notes::{Claim, Notes};
 use super::session::Session;
-use crate::shared::error::AttachError;
 use crate::shared::multipath::Map;
-use crate::shared::scsi::{self, Names, Route, ScsiDisk};
+use crate::shared::scsi::{self, Route, ScsiDisk, Verdict};
 
 /// A disk at the place of a volume.
 #[derive(Clone, Debug)]
@@ -57,46 +56,6 @@ pub(super) fn disks(host: &dyn Host, ways: &[Target]) -> Result<Vec<Found>> {
     Ok(found)
 }
 
-/// What a disk at the place of a volume is.
-#[derive(Clone, Debug)]
-pub(super) enum Verdict {
-    /// The volume. A path that does not answer counts by what the kernel remembers of it.
-    Ours(Names),
-    /// Another volume: never ours.
-    Other(Names),
-    /// It was found as the volume, and the storage system shows another one under its number now:
-    /// reads and writes go there.
-    Reused {
-        /// What it was.
-        was: Names,
-        /// What it is.
-        is: Names,
-    },
-}
-
-/// Asks a disk who it is. Without any expectation it is taken for what the data says it is.
-pub(super) async fn judge(
-    host: &dyn Host,
-    disk: &ScsiDisk,
-    expected: &[Identity],
-) -> Result<Verdict> {
-    let remembered = disk.remembered(host.files())?;
-    let fits = |names: &Names| scsi::check(disk, names, expected).is_ok();
-    let told = match (disk.names(host).await, &remembered) {
-        (Ok(names), _) => names,
-        (Err(error), Some(names)) => {
-            tracing::debug!(error = %error.sentence(), "a path does not say who it is");
-            names.clone()
-        }
-        (Err(error), None) => return Err(error),
-    };
-    Ok(match remembered {
-        Some(was) if !was.same(&told) && fits(&was) => Verdict::Reused { was, is: told },
-        Some(_) | None if fits(&told) => Verdict::Ours(told),
-        Some(_) | None => Verdict::Other(told),
-    })
-}
-
 /// The device of a volume, as its user has it.
 pub(super) async fn attached(
     host: &dyn Host,
@@ -107,7 +66,7 @@ pub(super) async fn attached(
     let ways = ways(host, volume, &claims)?;
     let mut wrong = None;
     for Found { disk, .. } in disks(host, &ways)? {
-        match judge(host, &disk, &volume.expected).await? {
+        match scsi::judge(host, &disk, &volume.expected).await? {
             Verdict::Ours(names) => {
                 let map = Map::above(host.files(), &disk.disk)?;
                 let top = map.as_ref().map_or(&disk.disk, |map| &map.disk);
@@ -118,7 +77,7 @@ pub(super) async fn attached(
                 }));
             }
             Verdict::Other(names) | Verdict::Reused { is: names, .. } => {
-                let refused = refusal(&disk, &names, volume);
+                let refused = scsi::refusal(&disk, &names, &volume.expected);
                 wrong.get_or_insert(refused);
             }
         }
@@ -127,18 +86,4 @@ pub(super) async fn attached(
         Some(wrong) => Err(wrong),
         None => Ok(None),
     }
-}
-
-/// Why a disk is not handed out.
-pub(super) fn refusal(disk: &ScsiDisk, names: &Names, volume: &Volume) -> hawser_core::Error {
-    let expected = volume.expected.first().cloned();
-    let expected = expected.unwrap_or_else(|| Identity::new("wwid", "the volume it was"));
-    let error: hawser_core::Error = AttachError::WrongIdentity {
-        device: disk.disk.node.clone(),
-        expected,
-        found: format!("wwid:{}", names.wwid()),
-    }
-    .into();
-    debug_assert_eq!(error.reason(), Some(Reason::IdentityMismatch));
-    error
 }

@@ -59,13 +59,13 @@ use hawser_core::{ByteSize, Change};
 use connect::Connect;
 use data::Transport;
 use detach::Disconnect;
-use look::{Found, Verdict};
+use look::Found;
 use notes::Notes;
 
 use crate::shared::error::AttachError;
 use crate::shared::modules;
 use crate::shared::multipath::Map;
-use crate::shared::scsi;
+use crate::shared::scsi::{self, Verdict};
 use crate::shared::wait::Deadline;
 
 /// iSCSI over TCP and over RDMA; keeps nothing.
@@ -141,7 +141,7 @@ impl Connector for Iscsi {
         let ways = look::ways(host, &volume, &claims)?;
         let mut disks = Vec::new();
         for Found { disk, session, .. } in look::disks(host, &ways)? {
-            match look::judge(host, &disk, &volume.expected).await? {
+            match scsi::judge(host, &disk, &volume.expected).await? {
                 Verdict::Ours(_) if session.is_up() => disks.push(disk),
                 Verdict::Ours(_) => {
                     let what = disk.disk.node.display().to_string();
@@ -149,7 +149,7 @@ impl Connector for Iscsi {
                     return Err(AttachError::PathsDown { what, why }.into());
                 }
                 Verdict::Other(names) | Verdict::Reused { is: names, .. } => {
-                    return Err(look::refusal(&disk, &names, &volume));
+                    return Err(scsi::refusal(&disk, &names, &volume.expected));
                 }
             }
         }
@@ -183,10 +183,10 @@ impl Connector for Iscsi {
             } else if state != "running" {
                 problems.push(format!("{node} is {state}"));
             } else {
-                match look::judge(host, disk, &volume.expected).await? {
+                match scsi::judge(host, disk, &volume.expected).await? {
                     Verdict::Ours(_) => {}
                     Verdict::Other(names) | Verdict::Reused { is: names, .. } => {
-                        problems.push(look::refusal(disk, &names, &volume).sentence());
+                        problems.push(scsi::refusal(disk, &names, &volume.expected).sentence());
                     }
                 }
             }

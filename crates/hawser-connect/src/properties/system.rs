@@ -11,12 +11,7 @@ use hawser_core::port::kernel::Files;
 pub(super) fn uuid(files: &dyn Files, platform: Platform) -> Result<Option<String>> {
     let found = match platform {
         Platform::S390 => {
-            let info = files.read_text(Path::new("/proc/sysinfo"))?.unwrap_or_default();
-            let line = |line: &str| {
-                let (key, value) = line.split_once(':')?;
-                key.trim_end().ends_with("UUID").then(|| value.trim().to_owned())
-            };
-            info.lines().find_map(line)
+            s390_uuid(&files.read_text(Path::new("/proc/sysinfo"))?.unwrap_or_default())
         }
         Platform::Ppc64 => {
             let mut found = None;
@@ -32,6 +27,20 @@ pub(super) fn uuid(files: &dyn Files, platform: Platform) -> Result<Option<Strin
         }
     };
     Ok(found.filter(|text| !text.is_empty()).map(|text| text.to_ascii_lowercase()))
+}
+
+/// The UUID in `/proc/sysinfo`. Each level from the partition up has its own, and all guests of a
+/// partition share those below them: the guest's own is that of `VM00`.
+fn s390_uuid(sysinfo: &str) -> Option<String> {
+    let of = |level: &str| {
+        sysinfo.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            let key = key.trim().strip_prefix(level)?;
+            (key.trim() == "UUID").then(|| value.trim().to_owned())
+        })
+    };
+    let is_guest = sysinfo.lines().any(|line| line.starts_with("VM00"));
+    if is_guest { of("VM00") } else { of("LPAR") }
 }
 
 /// The UUID of the root file system, by the link that udev made for its device; `None` where the
@@ -52,4 +61,34 @@ pub(super) async fn root_filesystem_uuid(host: &dyn Host) -> Result<Option<Strin
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::s390_uuid;
+
+    #[test]
+    fn a_guest_does_not_take_the_uuid_of_its_partition() {
+        let lpar = "LPAR Name:            LP12\nLPAR UUID:            aa\n";
+
+        assert_eq!(s390_uuid(lpar).as_deref(), Some("aa"));
+        assert_eq!(
+            s390_uuid(&format!("{lpar}VM00 UUID: bb\nVM01 UUID: cc\n")).as_deref(),
+            Some("bb")
+        );
+        assert_eq!(
+            s390_uuid(&format!("{lpar}VM00 Name: x\n")),
+            None,
+            "none is better than another's"
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read(text in "\\PC{0,80}") {
+            let _ = (s390_uuid(&text), s390_uuid(&format!("VM00{text}: x\nVM00 UUID{text}")));
+        }
+    }
 }

@@ -103,6 +103,19 @@ impl Fields {
         }
     }
 
+    /// The names of the fields that have a value.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
+    }
+
+    /// A list of pairs, each of a text and a number, which may come as a text.
+    pub(crate) fn pairs(&self, name: &str) -> Result<Vec<(String, u64)>, AttachError> {
+        let Some(value) = self.get(name) else { return Ok(Vec::new()) };
+        let pairs = serde_json::from_value::<Vec<(String, Number)>>(value.clone());
+        let pairs = pairs.map_err(|_| invalid(name, "must be a list of pairs"))?;
+        Ok(pairs.into_iter().map(|(text, Number(number))| (text, number)).collect())
+    }
+
     /// Texts, one or a list.
     pub(crate) fn texts(&self, name: &str) -> Result<Vec<String>, AttachError> {
         let one = |value: &Value| match value.as_str() {

@@ -259,6 +259,11 @@ impl FakeHost {
         self.state().facts.privileged = privileged;
     }
 
+    /// Plays another machine, as `uname -m` names it: `s390x`, `ppc64le`.
+    pub fn set_machine(&self, machine: &str) {
+        self.state().facts.machine = machine.into();
+    }
+
     /// Somebody opens (`true`) or closes a mount target or a device.
     pub fn set_busy(&self, path: &Path, busy: bool) {
         let mut state = self.state();

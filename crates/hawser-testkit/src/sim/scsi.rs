@@ -8,7 +8,7 @@
 //!   volume under the same number, they go on telling of the old one until `rescan`, while reads
 //!   and INQUIRY already come from the new one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use crate::fake_host::kernel::errno::{EINVAL, ENODEV};
@@ -34,6 +34,8 @@ struct Reach {
     folder: PathBuf,
     target: Target,
     online: bool,
+    /// The numbers that its driver lets through; all where it does not care.
+    only: Option<BTreeSet<u64>>,
 }
 
 /// A device that was found.
@@ -113,7 +115,7 @@ pub fn add_target(tree: &mut Tree, address: TargetAddress, parent: &str, target:
     let folder = PathBuf::from(parent).join(format!("target{host}:{channel}:{number}"));
     tree.folder(&folder)
         .link(format!("/sys/bus/scsi/devices/target{host}:{channel}:{number}"), &folder);
-    let reach = Reach { folder, target: target.clone(), online: true };
+    let reach = Reach { folder, target: target.clone(), online: true, only: None };
     tree.with::<Layer, _>(|layer, _| layer.targets.insert(address, reach));
     tree.emit();
 }
@@ -149,6 +151,15 @@ pub fn set_online(tree: &mut Tree, address: TargetAddress, online: bool) {
     tree.emit();
 }
 
+/// The driver of a target lets scans through for these numbers alone, or for all.
+pub fn set_only(tree: &mut Tree, address: TargetAddress, only: Option<BTreeSet<u64>>) {
+    tree.with::<Layer, _>(|layer, _| {
+        if let Some(reach) = layer.targets.get_mut(&address) {
+            reach.only = only;
+        }
+    });
+}
+
 /// Looks for volumes, as a scan does; `None` stands for all.
 pub fn scan_for(
     tree: &mut Tree,
@@ -172,7 +183,8 @@ pub fn scan_for(
             None => reach.target.numbers(),
         };
         for number in numbers {
-            if let Some(lun) = reach.target.get(number) {
+            let passes = reach.only.as_ref().is_none_or(|only| only.contains(&number));
+            if let Some(lun) = reach.target.get(number).filter(|_| passes) {
                 add_device(tree, (address, number), &reach, &lun);
             }
         }

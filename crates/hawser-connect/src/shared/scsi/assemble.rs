@@ -32,7 +32,7 @@ pub(crate) struct Assemble<'a> {
 impl Assemble<'_> {
     /// Makes one device of paths that were found to be the expected volume, each with its names.
     /// There is at least one.
-    pub(crate) async fn run(&self, paths: &[(ScsiDisk, Names)]) -> Result<Attached> {
+    async fn run(&self, paths: &[(ScsiDisk, Names)]) -> Result<Attached> {
         let Some(((first, names), others)) = paths.split_first() else {
             let attempt = "looking for a path".to_owned();
             return Err(AttachError::Deadline { attempt, limit: self.deadline.limit() }.into());
@@ -57,6 +57,30 @@ impl Assemble<'_> {
             identity: Some(told(names, self.given)),
             size: ByteSize::bytes(top.size(self.host.files())?),
         })
+    }
+
+    /// The same; true when a map is new. Where it fails, a new map goes again if this call brought
+    /// all of its paths.
+    pub(crate) async fn run_alone(
+        &self,
+        paths: &[(ScsiDisk, Names)],
+        all_new: bool,
+    ) -> Result<(Attached, bool)> {
+        let files = self.host.files();
+        let wwid = paths.first().map(|(_, names)| names.wwid()).unwrap_or_default();
+        let before = Map::of_wwid(files, &wwid)?;
+        let attached = self.run(paths).await;
+        let now = Map::of_wwid(files, &wwid)?.filter(|_| before.is_none());
+        match (attached, now) {
+            (Ok(attached), now) => Ok((attached, now.is_some())),
+            (Err(error), Some(map)) if all_new => {
+                if let Err(undo) = multipath::remove(self.host, &map, self.deadline).await {
+                    tracing::warn!(map = %map.name, error = %undo.sentence(), "it is still there");
+                }
+                Err(error)
+            }
+            (Err(error), _) => Err(error),
+        }
     }
 
     /// The map of the paths, where there is to be one.

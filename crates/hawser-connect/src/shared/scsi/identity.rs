@@ -7,7 +7,8 @@ use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::port::kernel::{Disk, Files, KernelError, KernelResult};
 
-use super::disk::ScsiDisk;
+use super::address::Address;
+use super::disk::{ScsiDisk, folder};
 use super::names::Names;
 use crate::shared::error::AttachError;
 use crate::shared::wait::Deadline;
@@ -81,13 +82,19 @@ impl ScsiDisk {
 
     /// The names that the kernel remembers from when it found the disk.
     pub(crate) fn remembered(&self, files: &dyn Files) -> Result<Option<Names>> {
-        let page = files.read(&self.folder().join("vpd_pg83"))?;
-        if let Some(names) = page.and_then(|page| Names::parse(&page)) {
-            return Ok(Some(names));
-        }
-        let wwid = files.read_text(&self.folder().join("wwid"))?;
-        Ok(wwid.and_then(|wwid| Names::of_wwid(&wwid)))
+        remembered_at(files, self.address)
     }
+}
+
+/// The names that the kernel remembers of a device, also of one that is no disk yet.
+pub(crate) fn remembered_at(files: &dyn Files, address: Address) -> Result<Option<Names>> {
+    let folder = folder(address);
+    let page = files.read(&folder.join("vpd_pg83"))?;
+    if let Some(names) = page.and_then(|page| Names::parse(&page)) {
+        return Ok(Some(names));
+    }
+    let wwid = files.read_text(&folder.join("wwid"))?;
+    Ok(wwid.and_then(|wwid| Names::of_wwid(&wwid)))
 }
 
 /// True when the names fit an identity of this scheme.

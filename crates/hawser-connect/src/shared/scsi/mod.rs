@@ -15,12 +15,16 @@ mod release;
 mod route;
 #[cfg(test)]
 mod tests;
+mod undo;
+mod verdict;
 
 pub(crate) use address::{Address, Addressing};
 pub(crate) use assemble::Assemble;
-pub(crate) use disk::{ScsiDisk, delete_at, gone};
+pub(crate) use disk::{ScsiDisk, delete_at};
 pub(crate) use grow::grow;
-pub(crate) use identity::{check, fits_all, told};
+pub(crate) use identity::{fits_all, remembered_at, told};
 pub(crate) use names::Names;
 pub(crate) use release::Release;
 pub(crate) use route::{Place, Route, appear, fresh};
+pub(crate) use undo::{TakeBack, is_wrong_volume, most_telling};
+pub(crate) use verdict::{Verdict, judge, refusal, refuse_reused};

@@ -1,0 +1,258 @@
+//! Attaching: one scan for the volume over each way, one device of all paths.
+
+use futures_util::future::join_all;
+use hawser_core::attach::{Attach, Attached, Identity, Multipath};
+use hawser_core::error::{Error, Result};
+use hawser_core::port::Host;
+use hawser_core::{Change, Outcome};
+
+use super::data::Volume;
+use super::fabric::Adapter;
+use super::look::{self, Way};
+use super::reach::{self, FABRIC_LIMIT, Reach};
+use crate::shared::error::AttachError;
+use crate::shared::multipath;
+use crate::shared::scsi::{
+    self, Address, Assemble, Names, Route, ScsiDisk, TakeBack, appear, fresh, is_wrong_volume,
+    most_telling,
+};
+use crate::shared::wait::Deadline;
+
+/// One attach.
+pub(super) struct Connect<'a> {
+    pub(super) host: &'a dyn Host,
+    pub(super) volume: &'a Volume,
+    pub(super) attach: &'a Attach,
+    pub(super) given: Option<&'a Identity>,
+    pub(super) deadline: Deadline,
+}
+
+/// A path to the volume.
+type Path = (ScsiDisk, Names);
+
+/// What one call made over one way.
+struct MadeAt {
+    way: Way,
+    /// The volume was named to the driver.
+    unit: bool,
+    /// The device that was there before: not ours to take back.
+    before: Option<Address>,
+    /// The device, where it was not there before.
+    device: Option<Address>,
+}
+
+impl MadeAt {
+    fn new(way: &Way) -> Self {
+        Self { way: way.clone(), unit: false, before: None, device: None }
+    }
+
+    fn anything(&self) -> bool {
+        self.unit || self.device.is_some()
+    }
+}
+
+impl Connect<'_> {
+    /// Attaches the volume, or finds it attached. What fails is taken back.
+    pub(super) async fn run(&self) -> Result<Change<Attached>> {
+        let files = self.host.files();
+        if Adapter::list(files)?.is_empty() {
+            return Err(AttachError::NoHba { kind: "Fibre Channel" }.into());
+        }
+        if self.attach.multipath == Multipath::Enforced
+            && !multipath::is_running(self.host, self.deadline).await?
+        {
+            return Err(AttachError::NoMultipath { why: "multipathd does not run".into() }.into());
+        }
+        let all = look::ways(files, self.volume)?;
+        if look::disks(files, &all)?.is_empty() {
+            self.clear_leftovers().await?;
+        }
+        let (host, volume, deadline) = (self.host, self.volume, self.deadline);
+        let reach = Reach { host, volume, multipath: self.attach.multipath, deadline };
+        let ways = reach.ways(&all).await?;
+        let _scanning = reach::scan_lock(host).await?;
+        let mut made = Vec::new();
+        let attached = match self.paths(&ways, &mut made).await {
+            Ok(paths) => self.assemble(&paths, &made).await,
+            Err(error) => Err(error),
+        };
+        match attached {
+            Ok((attached, false)) if !made.iter().any(MadeAt::anything) => {
+                Ok(Change::Already(attached))
+            }
+            Ok((attached, _)) => Ok(Change::Made(attached)),
+            Err(error) => Err(self.undo(made, error).await),
+        }
+    }
+
+    /// Deals with a map of the volume that lost its paths, where its name is known by now: once new
+    /// paths are there, multipathd may put them into it before anybody can look.
+    async fn clear_leftovers(&self) -> Result<()> {
+        let expected = self.volume.expected.iter();
+        for names in expected.filter_map(|identity| Names::of_udev(&identity.value)) {
+            multipath::clear_leftover(self.host, &names.wwid(), self.deadline).await?;
+        }
+        Ok(())
+    }
+
+    /// The paths to the volume: one, or all that there are.
+    async fn paths(&self, ways: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
+        if self.attach.multipath == Multipath::Off {
+            return self.one(ways, made).await;
+        }
+        let tries = ways.iter().map(|way| async {
+            let mut made = MadeAt::new(way);
+            let path = self.path(way, &mut made).await;
+            (made, path)
+        });
+        let (mut paths, mut errors) = (Vec::new(), Vec::new());
+        let mut failed = Vec::new();
+        for (at, path) in join_all(tries).await {
+            match path {
+                Ok(path) => {
+                    paths.push(path);
+                    made.push(at);
+                }
+                Err(error) => {
+                    tracing::warn!(way = %at.way, error = %error.sentence(), "a path is missing");
+                    errors.push(error);
+                    failed.push(at);
+                }
+            }
+        }
+        // A way that leads to another volume is no path that happens to be down.
+        if let Some(at) = errors.iter().position(is_wrong_volume) {
+            made.extend(failed);
+            return Err(errors.swap_remove(at));
+        }
+        if paths.is_empty() {
+            made.extend(failed);
+            return Err(most_telling(errors, self.deadline));
+        }
+        for at in failed.into_iter().filter(MadeAt::anything) {
+            if let Err(error) = self.take_back(std::slice::from_ref(&at)).await {
+                tracing::warn!(way = %at.way, error = %error.sentence(), "it is still there");
+                made.push(at);
+            }
+        }
+        Ok(paths)
+    }
+
+    /// The paths that are there, or the first way that works.
+    async fn one(&self, ways: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
+        let files = self.host.files();
+        let mut paths = Vec::new();
+        for way in ways {
+            if way.disk(files)?.is_some() {
+                let mut at = MadeAt::new(way);
+                let path = self.path(way, &mut at).await;
+                made.push(at);
+                paths.push(path?);
+            }
+        }
+        if !paths.is_empty() {
+            return Ok(paths);
+        }
+        let mut errors = Vec::new();
+        for way in ways {
+            let mut at = MadeAt::new(way);
+            match self.path(way, &mut at).await {
+                Ok(path) => {
+                    made.push(at);
+                    return Ok(vec![path]);
+                }
+                Err(error) if is_wrong_volume(&error) || self.deadline.passed() => {
+                    made.push(at);
+                    return Err(error);
+                }
+                Err(error) => {
+                    let error = self.undo(vec![at], error).await;
+                    if error.is_unknown() {
+                        return Err(error);
+                    }
+                    errors.push(error);
+                }
+            }
+        }
+        Err(most_telling(errors, self.deadline))
+    }
+
+    /// One path: the disk behind a port, and who that is.
+    async fn path(&self, way: &Way, at: &mut MadeAt) -> Result<Path> {
+        let (host, deadline) = (self.host, self.deadline);
+        at.before = way.address(host.files())?;
+        if let Some(zfcp) = way.adapter.zfcp.as_ref().filter(|zfcp| zfcp.wants_units())
+            && at.before.is_none()
+        {
+            // A name that is given and not confirmed is taken back all the same.
+            at.unit = !zfcp.has_unit(host.files(), way.port)?;
+            at.unit = zfcp.add_unit(host, way.port, deadline).await? && at.unit;
+        }
+        let disk = appear(host, way, deadline.within(FABRIC_LIMIT)).await;
+        if at.before.is_none() {
+            at.device = way.address(host.files())?;
+        }
+        let Some(disk) = disk? else {
+            return Err(AttachError::VolumeNotFound {
+                target: way.port.wwpn.to_string(),
+                volume: format!("volume with the number {}", way.port.lun),
+                limit: FABRIC_LIMIT.min(deadline.limit()),
+            }
+            .into());
+        };
+        let (disk, names) = fresh(host, way, disk, &self.volume.expected, deadline).await?;
+        if at.before.is_none() {
+            multipath::clear_leftover(host, &names.wwid(), deadline).await?;
+        }
+        Ok((disk, names))
+    }
+
+    /// One device of all paths; true when its map is new.
+    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
+        let assemble = Assemble {
+            host: self.host,
+            given: self.given,
+            multipath: self.attach.multipath,
+            read_only: self.attach.read_only || self.volume.read_only,
+            deadline: self.deadline,
+        };
+        // Only a map of paths that this call brought is its own.
+        assemble.run_alone(paths, made.iter().all(|at| at.device.is_some())).await
+    }
+
+    /// Takes back what this call made, and answers its error with what is known then.
+    async fn undo(&self, made: Vec<MadeAt>, error: Error) -> Error {
+        let made: Vec<MadeAt> = made.into_iter().filter(MadeAt::anything).collect();
+        if made.is_empty() {
+            return error;
+        }
+        match self.take_back(&made).await {
+            Ok(()) => error.with_outcome(Outcome::RolledBack),
+            Err(undo) => {
+                let why = format!("and taking it back failed too ({})", undo.sentence());
+                error.with_outcome(Outcome::Unknown).context(why)
+            }
+        }
+    }
+
+    async fn take_back(&self, made: &[MadeAt]) -> Result<()> {
+        let host = self.host;
+        // What is left of the deadline may be nothing; taking back has its own time.
+        let deadline = Deadline::after(self.attach.deadline);
+        let mut disks = Vec::new();
+        for address in made.iter().filter_map(|at| at.device) {
+            disks.extend(ScsiDisk::find(host.files(), address)?);
+        }
+        let back = TakeBack { host, disks: &disks, deadline };
+        let wwid = back.map().await?;
+        for at in made {
+            if let Some(zfcp) = at.way.adapter.zfcp.as_ref().filter(|_| at.unit) {
+                zfcp.remove_unit(host, at.way.port, deadline).await?;
+            }
+            if let Some(address) = at.device {
+                scsi::delete_at(host, address, deadline).await?;
+            }
+        }
+        back.settle(wwid.as_deref()).await
+    }
+}
