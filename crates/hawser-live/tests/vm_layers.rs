@@ -12,12 +12,13 @@ use std::time::Duration;
 
 use hawser_connect::node::NodeHalf;
 use hawser_connect::{HostSettings, open};
-use hawser_core::attach::{Attach, Detach, Encryption, EncryptionFormat, SingleWriter};
+use hawser_core::attach::{Attach, Detach, Encryption, EncryptionFormat, Multipath, SingleWriter};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::port::Library;
 use hawser_core::port::library::VolumeKey;
 use hawser_core::secret::Secret;
 use hawser_core::{Error, Reason};
+use hawser_live::lab::guest::san::San;
 use hawser_live::lab::guest::{self, Daemon, Leftovers, cmd, lio, modprobe, wait_for};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
@@ -137,13 +138,20 @@ fn an_encrypted_volume_is_opened_grown_and_closed_and_no_plain_text_reaches_the_
         assert_eq!(again, clear);
         assert_eq!(grown - small.trim().parse::<u64>().unwrap(), 32 * MIB as u64);
         before.assert_restored();
-        let raw = std::fs::read(&path).unwrap();
-        assert!(!raw.windows(text.len()).any(|window| window == text), "plain text in the image");
+        assert!(!holds(&path, text), "plain text in the image");
         let clear = host.connect(&info, &encrypted(format, true)).unwrap();
         assert_eq!(read(&clear, text.len()), text);
         host.disconnect(&info).unwrap();
         before.assert_restored();
     }
+}
+
+/// True when these bytes are somewhere in a file or on a device.
+fn holds(path: &Path, text: &[u8]) -> bool {
+    let text = std::str::from_utf8(text).unwrap();
+    let found = cmd("grep").args(["-a", "-q", "-F", text]).arg(path).run();
+    assert!(found.code() < 2, "{}", found.stderr);
+    found.code() == 0
 }
 
 /// A header whose key is cheap to try: the guest is slow, and strength is not what is tested.
@@ -200,6 +208,39 @@ fn case_20_a_device_that_is_not_blank_never_gets_a_header() {
 }
 
 #[test]
+fn case_21_nothing_leads_past_the_encryption() {
+    let dir = TempDir::new().unwrap();
+    let path = dir.path().join("v.img");
+    File::create(&path).unwrap().set_len(64 * MIB as u64).unwrap();
+    make_header(&path, EncryptionFormat::Luks2, "key");
+    let (host, info) = (Host::new(), image(&path, "key"));
+    let before = Leftovers::snapshot();
+    let (attach, text) = (encrypted(EncryptionFormat::Luks2, false), b"not to be read by anybody");
+
+    let clear = host.connect(&info, &attach).unwrap();
+    // What udev does after every change of a device below: it makes its links anew.
+    cmd("udevadm").args(["trigger", "--action=change", "--subsystem-match=block"]).ok();
+    guest::settle();
+    let node = clear.canonicalize().unwrap().file_name().unwrap().display().to_string();
+    let uuid = std::fs::read_to_string(format!("/sys/block/{node}/dm/uuid")).unwrap();
+    assert!(uuid.starts_with("CRYPT-LUKS2"), "{} leads to {uuid}", clear.display());
+    write_through(&clear, text);
+    host.disconnect(&info).unwrap();
+    before.assert_restored();
+    assert!(!holds(&path, text), "plain text in the image");
+
+    // A map under our name that is not encrypted, as somebody might put there.
+    let name = clear.file_name().unwrap().to_owned();
+    let table = "0 2048 zero";
+    cmd("dmsetup").arg("create").arg(&name).args(["--table", table]).ok();
+    let refused = host.connect(&info, &attach).unwrap_err();
+    assert_eq!(refused.reason(), Some(Reason::IdentityMismatch), "{refused:?}");
+    cmd("dmsetup").arg("remove").arg(&name).ok();
+    host.disconnect(&info).unwrap();
+    before.assert_restored();
+}
+
+#[test]
 fn a_wrong_key_is_told_apart_and_leaves_nothing() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("v.img");
@@ -212,6 +253,73 @@ fn a_wrong_key_is_told_apart_and_leaves_nothing() {
 
     assert_eq!(wrong.unwrap_err().reason(), Some(Reason::WrongKey));
     before.assert_restored();
+}
+
+/// What becomes a map: every SCSI disk, also with one path.
+const MAPS: &str = "defaults {\n find_multipaths no\n polling_interval 1\n user_friendly_names no\n}\n\
+    blacklist {\n devnode \"^(vd|loop|dm-|ram)\"\n}\n";
+
+#[test]
+fn luks2_stands_on_an_iscsi_volume_over_one_path_and_grows_with_it() {
+    let san = San::new(&[PORTAL], 1);
+    let path = encrypted_life(&san, san.one_way(1), Multipath::Off);
+    assert!(path.starts_with("sd"), "below LUKS there was {path}");
+}
+
+#[test]
+fn luks2_stands_on_a_map_of_two_paths_and_grows_with_it() {
+    let san = San::with_multipath(&[PORTAL, "127.0.1.2:3260"], 1, MAPS);
+    let path = encrypted_life(&san, san.all_ways(1), Multipath::Enforced);
+    assert!(path.starts_with("dm-"), "below LUKS there was {path}");
+    assert_eq!(guest::san::disks(), Vec::<PathBuf>::new());
+}
+
+/// Opens, writes, grows and closes an encrypted iSCSI volume, twice; answers what LUKS stood on.
+fn encrypted_life(san: &San, data: serde_json::Value, multipath: Multipath) -> String {
+    let (disk, text) = (&san.disks[0], b"battery staple battery staple");
+    // Made aside: the target has the device behind its disk to itself.
+    let dir = TempDir::new().unwrap();
+    let header = dir.path().join("header.img");
+    File::create(&header).unwrap().set_len(32 * MIB as u64).unwrap();
+    make_header(&header, EncryptionFormat::Luks2, "correct horse");
+    guest::san::write(disk.device(), 0, &std::fs::read(&header).unwrap());
+    let envelope = json!({ "driver_volume_type": "iscsi", "data": data });
+    let mut info: ConnectionInfo = serde_json::from_value(envelope).unwrap();
+    info.secrets.insert("encryption_key".into(), Secret::new("correct horse"));
+    let attach = Attach { multipath, ..encrypted(EncryptionFormat::Luks2, false) };
+    let host = Host::new();
+    let (mut below, mut mib) = (String::new(), 32);
+
+    for round in 0..2 {
+        let clear = host.connect(&info, &attach).unwrap();
+        assert_eq!(host.connect(&info, &attach).unwrap(), clear, "it is there already");
+        let name = clear.canonicalize().unwrap().file_name().unwrap().display().to_string();
+        below = guest::san::names(&format!("/sys/block/{name}/slaves")).remove(0);
+        if round == 1 {
+            assert_eq!(read(&clear, text.len()), text, "what was written before");
+        }
+        write_through(&clear, text);
+        let small = size_of(&clear);
+        mib += 32;
+        disk.grow(mib);
+        let grown = host.extend(&info);
+        assert_eq!(grown - small, 32 * MIB as u64, "through LUKS");
+        assert_eq!(size_of(&clear), grown);
+        let last = grown - 4096;
+        let file = OpenOptions::new().read(true).write(true).open(&clear).unwrap();
+        file.write_all_at(&[7; 4096], last).unwrap();
+        file.sync_all().unwrap();
+        drop(file);
+        host.disconnect(&info).unwrap();
+        san.assert_clean();
+        host.disconnect(&info).unwrap();
+    }
+    assert!(!holds(disk.device(), text), "plain text at the storage");
+    below
+}
+
+fn size_of(device: &Path) -> u64 {
+    cmd("blockdev").arg("--getsize64").arg(device).ok().trim().parse().unwrap()
 }
 
 /// One LUN as two hosts see it: two sessions of two initiators.

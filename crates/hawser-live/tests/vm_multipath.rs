@@ -296,7 +296,7 @@ fn partitions_of_a_map_go_with_it_unless_they_are_used() {
         map.file_name().expect("x").to_string_lossy()
     ));
     let name = name.expect("a name").trim().to_owned();
-    cmd("kpartx").args(["-a", "-s"]).arg(format!("/dev/mapper/{name}")).ok();
+    cmd("kpartx").args(["-a", "-s", "-p", "-part"]).arg(format!("/dev/mapper/{name}")).ok();
     settle();
     let part = fs::canonicalize(format!("/dev/mapper/{name}-part1")).expect("a partition");
     cmd("mkfs.ext4").args(["-q", "-F"]).arg(&part).ok();
@@ -307,6 +307,40 @@ fn partitions_of_a_map_go_with_it_unless_they_are_used() {
     cmd("umount").arg("/mnt/part").ok();
 
     disconnect(&volume);
+    san.assert_clean();
+}
+
+#[test]
+fn case_01_a_map_whose_number_belongs_to_another_volume_now_is_never_handed_out() {
+    let mut san = san(&TWO, 1);
+    let other = lio::Disk::new("other", 32);
+    write(other.device(), 0, &[0xEE; 4096]);
+    san.remember();
+    let mut data = san.all_ways(1);
+    data["wwn"] = json!(san.disks[0].wwid());
+    let volume = Volume::new("iscsi", data.clone());
+    let map = connect(&volume);
+    write(&map, 0, &[0x11; 4096]);
+    san.target.swap_lun(1, &other);
+
+    for result in [volume.connect_as(&all()).map(drop), volume.extend().map(drop)] {
+        refusal(result, Reason::IdentityMismatch);
+    }
+    refusal(volume.lookup(), Reason::IdentityMismatch);
+    refusal(volume.disconnect_as(&all(), &Detach::default()), Reason::IdentityMismatch);
+    assert_eq!(other.read(0, 4096), vec![0xEE; 4096], "nothing was written to it");
+
+    let error = volume.disconnect_as(&all(), &forced()).expect_err("what was cached is lost");
+    let said = [Some(Reason::DataLost), Some(Reason::Several)];
+    assert!(said.contains(&error.reason()), "{error:?}");
+    san.before.assert_restored_within(LIMIT);
+    assert_eq!(other.read(0, 4096), vec![0xEE; 4096], "nothing was written to it by force");
+    data["wwn"] = json!(other.wwid());
+    let second = Volume::new("iscsi", data);
+    let map = connect(&second);
+    assert_eq!(read(&map, 0, 4096), vec![0xEE; 4096]);
+    assert_eq!((paths(&map).len(), usable(&map)), (2, 2));
+    disconnect(&second);
     san.assert_clean();
 }
 

@@ -73,9 +73,10 @@ pub(crate) struct Iscsi;
 
 static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["ISCSI", "ISER"],
-    maturity: Maturity::Preview,
-    note: "CHAP one-way and mutual, discovery and IPv6 over one portal are proven in the lab; \
-           several portals with dm-multipath, and ISER, are written and not proven there yet",
+    maturity: Maturity::Stable,
+    note: "CHAP one-way and mutual, for sessions and for discovery; IPv6; up to four portals with \
+           dm-multipath; LUKS2 above a map; ISER over soft RoCE with two portals, \
+           never over a real RDMA card; proven with LIO as the target",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,

@@ -13,11 +13,13 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_nvme_dm", Set::Full, minutes(5)).kernel_args("nvme_core.multipath=N"),
     Suite::new("vm_nvme_rdma", Set::Full, minutes(4)),
     Suite::new("vm_nvme_fc", Set::Full, minutes(4)),
-    Suite::new("vm_iscsi", Set::Core, minutes(8)),
-    Suite::new("vm_multipath", Set::Core, minutes(10)),
+    Suite::new("vm_iscsi_core", Set::Soak, minutes(5)),
+    Suite::new("vm_iscsi", Set::Core, minutes(10)),
+    Suite::new("vm_multipath", Set::Full, minutes(18)),
     Suite::new("vm_iser", Set::Full, minutes(5)),
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
-    Suite::new("vm_layers", Set::Full, minutes(5)),
+    Suite::new("vm_layers", Set::Full, minutes(8)),
+    Suite::new("vm_faults", Set::Soak, minutes(30)),
     Suite::new("vm_nfs", Set::Core, minutes(5)),
     Suite::new("vm_nbd", Set::Core, minutes(6)),
     Suite::new("vm_local", Set::Full, minutes(6)).scratch(1, 512),
@@ -28,6 +30,8 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_drbd", Set::Full, minutes(6)).image(Image::Full),
     Suite::new("vm_drbd_pair", Set::Full, minutes(4)).image(Image::Full).guests(2),
     Suite::new("vm_pair", Set::Full, minutes(3)).guests(2),
+    Suite::new("vm_kills", Set::Soak, minutes(60)),
+    Suite::new("vm_soak", Set::Soak, minutes(60)),
 ];
 
 /// When a suite runs without being asked for by its name.

@@ -28,18 +28,32 @@ pub(super) enum Answer {
     NotRunning,
 }
 
+/// What multipathd shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Shown {
+    Text(String),
+    /// It is too busy to answer.
+    Late,
+    /// There is no multipathd.
+    NotRunning,
+}
+
 /// Asks for a text; `None` when there is no multipathd, or it is too busy.
-pub(super) async fn show(
-    host: &dyn Host,
-    command: &str,
-    deadline: Deadline,
-) -> Result<Option<String>> {
+async fn show(host: &dyn Host, command: &str, deadline: Deadline) -> Result<Option<String>> {
+    match ask(host, command, deadline).await? {
+        Shown::Text(text) => Ok(Some(text)),
+        Shown::Late | Shown::NotRunning => Ok(None),
+    }
+}
+
+/// Asks for a text.
+pub(super) async fn ask(host: &dyn Host, command: &str, deadline: Deadline) -> Result<Shown> {
     let answer = host.maps().multipathd(command, deadline.within(LIMIT).left()).await;
     match answer {
-        Ok(text) if text.trim() == "timeout" => Ok(None),
-        Ok(text) => Ok(Some(text)),
-        Err(error) if is_absent(&error) => Ok(None),
-        Err(KernelError::Late { .. }) => Ok(None),
+        Ok(text) if text.trim() == "timeout" => Ok(Shown::Late),
+        Ok(text) => Ok(Shown::Text(text)),
+        Err(error) if is_absent(&error) => Ok(Shown::NotRunning),
+        Err(KernelError::Late { .. }) => Ok(Shown::Late),
         Err(error) => {
             Err(AttachError::kernel(format!("asking multipathd to {command}"))(error).into())
         }
@@ -63,10 +77,13 @@ pub(super) async fn tell(host: &dyn Host, command: &str, deadline: Deadline) -> 
     }
 }
 
-/// True when multipathd runs and answers.
+/// True when multipathd runs, however busy it is: it takes paths then too.
 pub(crate) async fn is_running(host: &dyn Host, deadline: Deadline) -> Result<bool> {
-    let text = show(host, "show daemon", deadline).await?;
-    Ok(text.is_some_and(|text| !text.starts_with("error")))
+    Ok(match ask(host, "show daemon", deadline).await? {
+        Shown::Text(text) => !text.starts_with("error"),
+        Shown::Late => true,
+        Shown::NotRunning => false,
+    })
 }
 
 /// Makes the map of a volume anew from its paths, as they are now: one that was made while they

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 
-use super::daemon;
+use super::daemon::{self, Shown};
 use crate::shared::users::Whole;
 use crate::shared::wait::{self, Deadline};
 
@@ -52,8 +52,12 @@ async fn still_known(
     disks: &[Whole],
     deadline: Deadline,
 ) -> Result<Vec<String>> {
-    let text = daemon::show(host, "show paths raw format \"%d %w\"", deadline).await?;
-    let text = text.unwrap_or_default();
+    let text = match daemon::ask(host, "show paths raw format \"%d %w\"", deadline).await? {
+        Shown::Text(text) => text,
+        // It is busy: that is no word about any path.
+        Shown::Late => return Ok(disks.iter().map(|disk| disk.name.clone()).collect()),
+        Shown::NotRunning => return Ok(Vec::new()),
+    };
     let known = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let name = words.next()?;

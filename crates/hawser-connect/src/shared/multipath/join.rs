@@ -18,6 +18,10 @@ use crate::shared::wait::Deadline;
 /// How long a map may take to appear, and to take one more of its paths.
 const MAP_LIMIT: Duration = Duration::from_secs(10);
 
+/// How long udev may take to look at new disks. multipathd hears of them from udev alone, so the time
+/// for the map begins when udev is through; on a busy host that takes longer than anything else.
+const UDEV_LIMIT: Duration = Duration::from_secs(30);
+
 /// The longest time without a look of our own: multipathd's view has no event.
 const RECHECK: Duration = Duration::from_millis(250);
 
@@ -75,6 +79,9 @@ impl Join<'_> {
                 }
                 found = Some((map, missing, usable));
             }
+            if begun.elapsed() < UDEV_LIMIT && !self.all_known_to_udev()? {
+                deadline = self.deadline.within(MAP_LIMIT);
+            }
             if deadline.passed() {
                 break;
             }
@@ -97,6 +104,15 @@ impl Join<'_> {
         let there = map.paths(self.host.files())?;
         let missing = self.paths.iter().filter(|path| !there.contains(&path.name));
         Ok(missing.map(|path| path.name.clone()).collect())
+    }
+
+    fn all_known_to_udev(&self) -> Result<bool> {
+        for path in self.paths {
+            if !udev_knows(self.host.files(), path)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Tells multipathd of paths that udev knows already; before that it would refuse them.

@@ -8,6 +8,7 @@ pub mod aoe;
 mod ceph;
 mod command;
 pub mod drbd;
+pub mod faults;
 pub mod file_suite;
 mod gluster;
 mod leftovers;

@@ -1,0 +1,7 @@
+//! Faults in the middle of the shipped program, and what is left after them.
+
+mod kills;
+mod tool;
+
+pub use kills::{kill_connects, kill_disconnects};
+pub use tool::{Asked, MAPS, TWO, Tally};
