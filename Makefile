@@ -15,7 +15,7 @@ LAB    = $(CARGO) build --workspace --bin lab --locked && $(TARGET)/debug/lab
 FEATURES = $(shell sed -n '/^\[features\]/,/^\[/{s/^\([a-z0-9_-]*\) *=.*/\1/p}' crates/hawser-front/Cargo.toml | grep -v '^default$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up build install test check check-full fmt crash fuzz e2e lab lab-core lab-soak lab-shell bench bench-core packages clean
+.PHONY: help demo up build install test check check-full fmt crash fuzz e2e lab lab-core lab-soak lab-shell bench bench-core bench-connect packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -83,10 +83,13 @@ lab-soak: packages ## the lab's long runs
 lab-shell: packages ## a shell in a guest; NAME=vm_x with the needs of that suite
 	@$(LAB) shell $(NAME)
 
-bench: bench-core ## all benches
+bench: bench-core bench-connect ## all benches
 
 bench-core: packages build ## creates and lists per second, restart, memory, start-up, copies
 	$(CARGO) bench --locked -p hawser-live --bench core
+
+bench-connect: packages ## iSCSI attach and detach against os-brick, in a guest; properties
+	@$(LAB) bench connect
 
 packages:
 	@tools/debian-packages

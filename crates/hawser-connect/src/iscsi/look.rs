@@ -30,8 +30,8 @@ pub(super) fn ways(host: &dyn Host, volume: &Volume, claims: &[Claim]) -> Result
     };
     claims.iter().map(|claim| claim.target.clone()).for_each(&mut add);
     if let (true, Some(given)) = (volume.discover, volume.targets.first()) {
-        for session in Session::list(host.files())? {
-            if session.iqn == given.iqn && session.transport == given.transport {
+        for session in Session::named(host.files(), |iqn| iqn == given.iqn)? {
+            if session.transport == given.transport {
                 add(Target { portal: session.portal, ..given.clone() });
             }
         }
@@ -42,7 +42,7 @@ pub(super) fn ways(host: &dyn Host, volume: &Volume, claims: &[Claim]) -> Result
 /// The disks at the place of a volume, whatever they are.
 pub(super) fn disks(host: &dyn Host, ways: &[Target]) -> Result<Vec<Found>> {
     let files = host.files();
-    let sessions = Session::list(files)?;
+    let sessions = Session::named(files, |iqn| ways.iter().any(|way| way.iqn == iqn))?;
     let mut found: Vec<Found> = Vec::new();
     for target in ways {
         for session in sessions.iter().filter(|session| session.leads_to(target)) {

@@ -28,29 +28,31 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// All sessions of this host.
-    pub(super) fn list(files: &dyn Files) -> Result<Vec<Self>> {
+    /// The sessions with the targets of these names. No other one is looked into further: a host
+    /// may have hundreds, and several attaches look at the same time.
+    pub(super) fn named(files: &dyn Files, wanted: impl Fn(&str) -> bool) -> Result<Vec<Self>> {
         let mut sessions = Vec::new();
         for name in files.list(Path::new(CLASS))? {
-            sessions.extend(Self::read(files, &name)?);
+            sessions.extend(Self::read(files, &name, &wanted)?);
         }
         Ok(sessions)
     }
 
     /// The sessions with the target of a way; there may be several.
     pub(super) fn of(files: &dyn Files, target: &Target) -> Result<Vec<Self>> {
-        let mut sessions = Self::list(files)?;
+        let mut sessions = Self::named(files, |iqn| iqn == target.iqn)?;
         sessions.retain(|session| session.leads_to(target));
         Ok(sessions)
     }
 
-    /// `None` when it is not complete yet, or goes while it is looked at.
-    fn read(files: &dyn Files, name: &str) -> Result<Option<Self>> {
+    /// `None` when it is not wanted, not complete yet, or goes while it is looked at.
+    fn read(files: &dyn Files, name: &str, wanted: impl Fn(&str) -> bool) -> Result<Option<Self>> {
         let Some(id) = name.strip_prefix("session").and_then(|id| id.parse::<u32>().ok()) else {
             return Ok(None);
         };
         let class = Path::new(CLASS).join(name);
-        let Some(iqn) = files.read_text(&class.join("targetname"))? else { return Ok(None) };
+        let iqn = files.read_text(&class.join("targetname"))?.filter(|iqn| wanted(iqn));
+        let Some(iqn) = iqn else { return Ok(None) };
         let Some(folder) = files.resolve(&class.join("device"))? else { return Ok(None) };
         let Some(host) = host_of(&folder) else { return Ok(None) };
         let connection = PathBuf::from(format!("/sys/class/iscsi_connection/connection{id}:0"));

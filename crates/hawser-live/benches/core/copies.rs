@@ -18,7 +18,7 @@ use hawser_live::process::{Ground, command};
 
 use crate::pool::{self, Kind, said};
 use crate::process::flush;
-use crate::report::{Figure, Report, median, milliseconds};
+use hawser_live::report::{Figure, Report, median, milliseconds};
 
 const WAIT: Duration = Duration::from_secs(120);
 const MIB: usize = 1 << 20;

@@ -16,7 +16,7 @@ use hawser_live::process::{Ground, Program};
 use tokio::task::JoinSet;
 
 use crate::process::{End, flush, resident, restart};
-use crate::report::{Figure, Report, mebibytes, median, milliseconds, rest};
+use hawser_live::report::{Figure, Report, mebibytes, median, milliseconds, rest};
 
 const SIZES: [usize; 3] = [1_000, 10_000, 100_000];
 /// How many clients ask at the same time, each on a connection of its own.

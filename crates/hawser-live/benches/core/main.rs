@@ -9,7 +9,6 @@ mod copies;
 mod load;
 mod pool;
 mod process;
-mod report;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use std::process::ExitCode;
 use tokio::signal::unix::{SignalKind, signal};
 
 use hawser_live::process::binary;
-use report::Report;
+use hawser_live::report::{self, Report};
 
 /// The parts of the bench; `cargo bench … -- PART` runs one alone.
 const PARTS: [&str; 3] = ["idle", "load", "copies"];

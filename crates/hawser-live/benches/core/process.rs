@@ -10,7 +10,7 @@ use hawser_core::port::Control;
 use hawser_core::port::control::VolumeFilter;
 use hawser_live::process::{Ground, Program, binary, command};
 
-use crate::report::{Figure, Report, mebibytes, median, milliseconds, rest, seconds};
+use hawser_live::report::{Figure, Report, mebibytes, median, milliseconds, rest, seconds};
 
 /// How often a command is started.
 const STARTS: usize = 50;

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand, ValueEnum};
-use hawser_live::lab::host::{self, Lab, LabError, Result};
-use hawser_live::lab::suites::{self, Image, SUITES, Set};
+use hawser_live::lab::host::{self, Build, Lab, LabError, Result};
+use hawser_live::lab::suites::{self, BENCHES, Image, SUITES, Set};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// Tests on a real kernel with real targets, in a guest that is thrown away.
@@ -27,6 +27,17 @@ enum Command {
         /// Only suites whose name holds this; of every set unless one is given.
         name: Option<String>,
         /// For the test executables.
+        #[arg(last = true)]
+        args: Vec<String>,
+    },
+    /// Run a bench: release builds, and figures instead of counts.
+    Bench {
+        /// With the builds of tests: to see whether it runs, not for figures.
+        #[arg(long)]
+        quick: bool,
+        /// Which one.
+        name: String,
+        /// For the bench.
         #[arg(last = true)]
         args: Vec<String>,
     },
@@ -123,6 +134,12 @@ async fn act(command: Command) -> Result<bool> {
                 return Err(name.map_or(LabError::EmptySet, none));
             }
             return host::run(&lab, &chosen, &args).await;
+        }
+        Command::Bench { quick, name, args } => {
+            let how = if quick { Build::Quick } else { Build::Shipped };
+            let bench = BENCHES.iter().find(|bench| bench.test == name);
+            let bench = bench.ok_or(LabError::NoSuite { filter: name })?;
+            return host::bench(&lab, bench, how, &args).await;
         }
         Command::Build { image, fresh } => {
             let both = [Image::Core, Image::Full];

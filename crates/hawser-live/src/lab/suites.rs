@@ -34,6 +34,11 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_soak", Set::Soak, minutes(60)),
 ];
 
+/// Every bench that needs a guest: `benches/NAME`, run by `lab bench NAME`. Release builds, no
+/// counts; what they print are figures.
+pub static BENCHES: &[Suite] =
+    &[Suite::new("connect", Set::Soak, minutes(45)).memory_mib(3072).python("os-brick")];
+
 /// When a suite runs without being asked for by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
@@ -95,6 +100,8 @@ pub struct Suite {
     pub kernel_args: &'static str,
     /// After which it is ended and has failed; the boot counts.
     pub limit: Duration,
+    /// Packages for Python that the guest finds in `/job/python`: those of `lab/python.NAME`.
+    pub python: Option<&'static str>,
     /// Adds files of its own to `/job` of the guest.
     pub stage: Option<fn(&Stage) -> std::io::Result<()>>,
 }
@@ -112,6 +119,7 @@ impl Suite {
             scratch: Scratch { count: 0, mib: 0 },
             kernel_args: "",
             limit,
+            python: None,
             stage: None,
         }
     }
@@ -144,6 +152,11 @@ impl Suite {
     /// With this on the command line of its kernel.
     pub const fn kernel_args(self, kernel_args: &'static str) -> Self {
         Self { kernel_args, ..self }
+    }
+
+    /// With the Python packages of `lab/python.NAME`.
+    pub const fn python(self, name: &'static str) -> Self {
+        Self { python: Some(name), ..self }
     }
 
     /// With what this function adds to the job; see [`Stage`].
@@ -182,6 +195,16 @@ mod tests {
             assert!(manifest.contains(&declared), "Cargo.toml lacks:\n{declared}");
             let file = format!("{folder}/tests/{}.rs", suite.test);
             assert!(std::path::Path::new(&file).is_file(), "{file} is missing");
+        }
+    }
+
+    #[test]
+    fn every_bench_has_its_folder_and_its_packages() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        for bench in BENCHES {
+            assert!(folder.join("benches").join(bench.test).join("main.rs").is_file());
+            let list = bench.python.map(|name| folder.join(format!("../../lab/python.{name}")));
+            assert!(list.is_none_or(|list| list.is_file()));
         }
     }
 

@@ -15,6 +15,9 @@ use crate::lab::suites::Image;
 /// What the initrd loads to reach the root: the disk's driver and the file system.
 const TO_BOOT: [&str; 2] = ["virtio_blk", "ext4"];
 
+/// The Python of the guest's Debian.
+const GUEST_PYTHON: &str = "3.11";
+
 /// The root file system with all packages.
 pub(super) async fn root(
     recipe: &Recipe,
@@ -83,6 +86,29 @@ pub(super) async fn kernel(recipe: &Recipe, building: &Building<'_>, name: &str)
     fs::write(&text, &release).attempt(|| format!("writing {}", text.display()))?;
     building.finish(&folder, &["vmlinuz", "modules.img", "boot", "release"], name)?;
     say(&format!("kernel {release} took {} s", begun.elapsed().as_secs()));
+    Ok(())
+}
+
+/// Packages for the Python of the guest, from the index that pip of this machine is set up with.
+/// Nothing is compiled and no script of a package runs: only finished wheels are taken.
+pub(super) async fn python(building: &Building<'_>, packages: &[String], name: &str) -> Result<()> {
+    let begun = Instant::now();
+    say(&format!("fetching {} packages for Python", packages.len()));
+    let folder = building.work("python")?;
+    let mut pip = bound("pip3");
+    pip.args(["install", "--quiet", "--no-deps", "--no-compile", "--no-cache-dir"]);
+    pip.args(["--only-binary", ":all:", "--implementation", "cp"]);
+    pip.args(["--python-version", GUEST_PYTHON]);
+    for abi in [format!("cp{}", GUEST_PYTHON.replace('.', "")).as_str(), "abi3", "none"] {
+        pip.args(["--abi", abi]);
+    }
+    for platform in ["manylinux2014_x86_64", "manylinux_2_28_x86_64"] {
+        pip.args(["--platform", platform]);
+    }
+    pip.arg("--target").arg(folder.path().join("packages")).args(packages);
+    run("fetching packages for Python", pip).await?;
+    building.finish(&folder, &["packages"], name)?;
+    say(&format!("the packages for Python took {} s", begun.elapsed().as_secs()));
     Ok(())
 }
 

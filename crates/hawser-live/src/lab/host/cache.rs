@@ -1,7 +1,8 @@
 //! The folder in which the lab keeps images, and everything that a run writes.
 //!
 //! ```text
-//! root-HASH/  kernel-HASH/   finished parts, renamed to their place when they are complete
+//! root-HASH/  kernel-HASH/  python-HASH/
+//!                            finished parts, renamed to their place when they are complete
 //! work/                      what is being built; only the holder of `lock` is in there
 //! run/run-RANDOM/            one run: its disks, sockets, consoles; `lock` is held while it lives
 //! slot-N                     held by a job while its guests run
@@ -134,7 +135,8 @@ impl Cache {
         remove_busy(&self.folder.join("work"))?;
         for path in self.entries("")? {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            if (name.starts_with("root-") || name.starts_with("kernel-")) && !keep.contains(&name) {
+            let part = ["root-", "kernel-", "python-"].iter().any(|kind| name.starts_with(kind));
+            if part && !keep.contains(&name) {
                 remove(&path)?;
                 say(&format!("removed {}", path.display()));
             }

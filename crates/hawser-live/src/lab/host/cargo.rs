@@ -10,6 +10,15 @@ use super::Lab;
 use super::error::{Attempt, LabError, Result};
 use crate::process;
 
+/// How a bench is built.
+#[derive(Clone, Copy, Debug)]
+pub enum Build {
+    /// Optimized, as a release is: for figures.
+    Shipped,
+    /// As tests are, which takes a fraction of the time: to see whether it runs.
+    Quick,
+}
+
 /// What was built.
 #[derive(Debug)]
 pub(super) struct Built {
@@ -33,6 +42,24 @@ pub(super) async fn build(lab: &Lab, tests: &[&str]) -> Result<Built> {
     let not_built = |name: &str| LabError::NotBuilt { name: name.to_owned() };
     if let Some(missing) = tests.iter().find(|test| !found.contains_key(**test)) {
         return Err(not_built(missing));
+    }
+    let hawser = executables(&programs, "bin").remove("hawser");
+    Ok(Built { hawser: hawser.ok_or_else(|| not_built("hawser"))?, tests: found })
+}
+
+/// Builds the program and a bench: as they are shipped and measured, or as tests are built.
+pub(super) async fn build_bench(lab: &Lab, bench: &str, how: Build) -> Result<Built> {
+    let profile = match how {
+        Build::Shipped => "release",
+        Build::Quick => "dev",
+    };
+    let words = ["build", "--profile", profile, "--workspace", "--bin", "hawser"];
+    let programs = run(lab, &words).await?;
+    let words = ["bench", "--profile", profile, "--workspace", "--no-run", "--bench", bench];
+    let found = executables(&run(lab, &words).await?, "bench");
+    let not_built = |name: &str| LabError::NotBuilt { name: name.to_owned() };
+    if !found.contains_key(bench) {
+        return Err(not_built(bench));
     }
     let hawser = executables(&programs, "bin").remove("hawser");
     Ok(Built { hawser: hawser.ok_or_else(|| not_built("hawser"))?, tests: found })

@@ -6,7 +6,7 @@ use super::build;
 use super::cache::Cache;
 use super::error::{LabError, Result};
 use super::recipe::Recipe;
-use crate::lab::suites::Image;
+use crate::lab::suites::{BENCHES, Image};
 
 /// A guest that can be booted.
 #[derive(Debug)]
@@ -20,7 +20,11 @@ pub(super) struct Parts {
 /// The names of all parts of this recipe.
 pub(super) fn names(recipe: &Recipe) -> Result<Vec<String>> {
     let roots = [Image::Core, Image::Full].map(|image| recipe.root_name(image));
-    Ok(roots.into_iter().chain([recipe.kernel_name()]).collect())
+    let mut names: Vec<String> = roots.into_iter().chain([recipe.kernel_name()]).collect();
+    for list in BENCHES.iter().filter_map(|bench| bench.python) {
+        names.push(recipe.python(list)?.1);
+    }
+    Ok(names)
 }
 
 /// The parts of an image; builds them when they are missing, or always when `fresh`.
@@ -57,4 +61,18 @@ pub(super) async fn ensure(
         },
     )?;
     Ok(parts)
+}
+
+/// The folder with the packages of a list for Python; fetched when it is missing.
+pub(super) async fn python(recipe: &Recipe, cache: &Cache, list: &str) -> Result<PathBuf> {
+    let (packages, name) = recipe.python(list)?;
+    let part = cache.part(&name);
+    if !part.is_dir() {
+        super::needs::check(super::needs::FOR_PYTHON)?;
+        let building = cache.building().await?;
+        if !part.is_dir() {
+            build::python(&building, &packages, &name).await?;
+        }
+    }
+    Ok(part.join("packages"))
 }

@@ -50,6 +50,7 @@ pub(super) async fn disk(
     repo: &Path,
     built: &Built,
     suite: Option<&Suite>,
+    python: Option<&Path>,
     args: &[String],
     folder: &Path,
 ) -> Result<PathBuf> {
@@ -61,6 +62,9 @@ pub(super) async fn disk(
         if suite.is_none_or(|suite| suite.test == name) {
             link(path, &deps.join(name))?;
         }
+    }
+    if let Some(packages) = python {
+        copy_tree(packages, &stage.folder.join("python"))?;
     }
     let mut script = String::new();
     if let Some(suite) = suite {

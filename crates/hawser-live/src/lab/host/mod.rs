@@ -23,9 +23,10 @@ mod vm;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+pub use cargo::Build;
 pub use error::{LabError, Result};
 pub use job::Stage;
-pub use run::{run, shell};
+pub use run::{bench, run, shell};
 
 use super::suites::Image;
 use cache::Cache;

@@ -32,6 +32,9 @@ pub(super) const TO_RUN: &[Need] = &[
     ("setpriv", "util-linux"),
 ];
 
+/// For a peer that is written in Python.
+pub(super) const FOR_PYTHON: &[Need] = &[("pip3", "python3-pip"), ("setpriv", "util-linux")];
+
 /// Fails with all that is missing, not with the first one.
 pub(super) fn check(needs: &[Need]) -> Result<()> {
     let mut missing = Vec::new();

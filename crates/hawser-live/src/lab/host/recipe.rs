@@ -68,6 +68,15 @@ impl Recipe {
         format!("root-{}", fingerprint(&[&packages, &self.root]))
     }
 
+    /// The packages of a list for Python, and a name for them.
+    pub(super) fn python(&self, list: &str) -> Result<(Vec<String>, String)> {
+        let path = self.folder.join(format!("python.{list}"));
+        let text = fs::read_to_string(&path).attempt(|| format!("reading {}", path.display()))?;
+        let packages: Vec<String> = entries(&text).map(str::to_owned).collect();
+        let name = format!("python-{}", fingerprint(&[&packages.join("\n")]));
+        Ok((packages, name))
+    }
+
     /// The same for the kernel. Its exact version is not part of it: to know the newest one takes
     /// the network, and a run with everything in the cache must not.
     pub(super) fn kernel_name(&self) -> String {

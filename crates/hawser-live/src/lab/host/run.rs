@@ -1,10 +1,11 @@
 //! Runs suites and sums up.
 
 use std::cell::RefCell;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::cache::Cache;
-use super::cargo::{self, Built};
+use super::cargo::{self, Build, Built};
 use super::error::{LabError, Result};
 use super::recipe::Recipe;
 use super::tally::{Counts, Tally, join};
@@ -33,29 +34,56 @@ pub async fn run(lab: &Lab, suites: &[&'static Suite], args: &[String]) -> Resul
     let built = cargo::build(lab, &tests).await?;
     let mut outcomes = Vec::new();
     for suite in suites {
-        say(&format!(
-            "{} ({:?} image, at most {} s)",
-            suite.test,
-            suite.image,
-            suite.limit.as_secs()
-        ));
-        let begun = Instant::now();
-        let parts = image::ensure(&recipe, &cache, suite.image, false).await?;
-        let _slot = cache.slot().await?;
-        let job = Job { lab, recipe: &recipe, cache: &cache, parts: &parts, built: &built, suite };
-        let (begun, waited) = (Instant::now(), begun.elapsed());
-        if waited > Duration::from_secs(1) {
-            say(&format!("{} starts after {} s", suite.test, waited.as_secs()));
-        }
-        let mut outcome = job.run(args).await?;
-        outcome.took = begun.elapsed();
-        if let Some(error) = &outcome.error {
-            say(&format!("{}: {error}", suite.test));
-        }
+        let outcome = turn(lab, &recipe, &cache, &built, suite, args).await?;
         outcomes.push(outcome);
     }
     print!("{}", render(&outcomes));
     Ok(outcomes.iter().all(|outcome| outcome.counts.failed == 0))
+}
+
+/// Runs a bench in its guest: release builds, and figures instead of counts. False when it could not
+/// be run to its end; a figure that is short is no failure.
+pub async fn bench(lab: &Lab, bench: &'static Suite, how: Build, args: &[String]) -> Result<bool> {
+    needs::check(needs::TO_RUN)?;
+    let recipe = Recipe::read(&lab.repo.join("lab"))?;
+    let cache = Cache::open(&lab.cache)?;
+    say(&format!("building the bench {}", bench.test));
+    let built = cargo::build_bench(lab, bench.test, how).await?;
+    let outcome = turn(lab, &recipe, &cache, &built, bench, args).await?;
+    let (took, boot) = (outcome.took.as_secs(), outcome.boot.as_secs());
+    say(&format!("{} took {took} s, boot {boot} s", bench.test));
+    Ok(outcome.counts.failed == 0)
+}
+
+/// Waits for a turn and runs one suite.
+async fn turn(
+    lab: &Lab,
+    recipe: &Recipe,
+    cache: &Cache,
+    built: &Built,
+    suite: &'static Suite,
+    args: &[String],
+) -> Result<Outcome> {
+    let limit = suite.limit.as_secs();
+    say(&format!("{} ({:?} image, at most {limit} s)", suite.test, suite.image));
+    let begun = Instant::now();
+    let parts = image::ensure(recipe, cache, suite.image, false).await?;
+    let python = match suite.python {
+        Some(list) => Some(image::python(recipe, cache, list).await?),
+        None => None,
+    };
+    let _slot = cache.slot().await?;
+    let job = Job { lab, recipe, cache, parts: &parts, python: python.as_deref(), built, suite };
+    let (begun, waited) = (Instant::now(), begun.elapsed());
+    if waited > Duration::from_secs(1) {
+        say(&format!("{} starts after {} s", suite.test, waited.as_secs()));
+    }
+    let mut outcome = job.run(args).await?;
+    outcome.took = begun.elapsed();
+    if let Some(error) = &outcome.error {
+        say(&format!("{}: {error}", suite.test));
+    }
+    Ok(outcome)
 }
 
 /// Boots a guest of an image, with the needs of a suite if one is named, and a shell in it.
@@ -73,7 +101,7 @@ pub async fn shell(lab: &Lab, image: Image, suite: Option<&'static Suite>) -> Re
     let parts = image::ensure(&recipe, &cache, needs.image, false).await?;
     let folder = cache.run_folder()?;
     initrd::make(&recipe, &parts, folder.path()).await?;
-    job::disk(&lab.repo, &built, suite, &[], folder.path()).await?;
+    job::disk(&lab.repo, &built, suite, None, &[], folder.path()).await?;
     vm::shell(&parts, &needs, folder.path()).await
 }
 
@@ -83,6 +111,7 @@ struct Job<'a> {
     recipe: &'a Recipe,
     cache: &'a Cache,
     parts: &'a image::Parts,
+    python: Option<&'a Path>,
     built: &'a Built,
     suite: &'static Suite,
 }
@@ -92,7 +121,8 @@ impl Job<'_> {
     async fn run(&self, args: &[String]) -> Result<Outcome> {
         let folder = self.cache.run_folder()?;
         initrd::make(self.recipe, self.parts, folder.path()).await?;
-        job::disk(&self.lab.repo, self.built, Some(self.suite), args, folder.path()).await?;
+        let (repo, suite) = (&self.lab.repo, Some(self.suite));
+        job::disk(repo, self.built, suite, self.python, args, folder.path()).await?;
         let mut vms = Vec::new();
         for guest in 1..=self.suite.guests {
             vms.push(Vm::start(self.parts, self.suite, guest, folder.path()).await?);

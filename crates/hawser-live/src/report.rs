@@ -6,23 +6,26 @@ use std::time::{Duration, Instant};
 
 /// Every figure of a run.
 #[derive(Default)]
-pub(crate) struct Report {
+pub struct Report {
     lines: Vec<String>,
 }
 
 /// One figure; what is `None` is shown as `-`.
 #[derive(Default)]
-pub(crate) struct Figure {
-    pub(crate) ours: String,
-    pub(crate) peer: Option<String>,
-    pub(crate) ratio: Option<f64>,
+pub struct Figure {
+    /// What was found.
+    pub ours: String,
+    /// The same of whom it is compared with.
+    pub peer: Option<String>,
+    /// Ours by theirs.
+    pub ratio: Option<f64>,
     /// The bar in words, and whether it was reached.
-    pub(crate) bar: Option<(String, bool)>,
+    pub bar: Option<(String, bool)>,
 }
 
 impl Report {
     /// Adds a figure and prints it.
-    pub(crate) fn add(&mut self, name: &str, figure: Figure) {
+    pub fn add(&mut self, name: &str, figure: Figure) {
         let Figure { ours, peer, ratio, bar } = figure;
         let peer = peer.unwrap_or_else(|| "-".into());
         let ratio = ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"));
@@ -35,43 +38,43 @@ impl Report {
     }
 
     /// Adds a figure that has to stay at or below a bar.
-    pub(crate) fn at_most(&mut self, name: &str, ours: f64, bar: f64, show: fn(f64) -> String) {
+    pub fn at_most(&mut self, name: &str, ours: f64, bar: f64, show: fn(f64) -> String) {
         let bar = Some((show(bar), ours <= bar));
         self.add(name, Figure { ours: show(ours), bar, ..Figure::default() });
     }
 
     /// Prints all figures as one block.
-    pub(crate) fn print(&self) {
+    pub fn print(&self) {
         println!("\n{}", self.lines.join("\n"));
     }
 }
 
 /// Seconds in milliseconds.
-pub(crate) fn milliseconds(seconds: f64) -> String {
+pub fn milliseconds(seconds: f64) -> String {
     format!("{:.2}ms", seconds * 1e3)
 }
 
 /// KiB in MiB.
-pub(crate) fn mebibytes(kib: f64) -> String {
+pub fn mebibytes(kib: f64) -> String {
     format!("{:.1}MiB", kib / 1024.0)
 }
 
 /// The middle of several figures.
-pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
+pub fn median(mut figures: Vec<f64>) -> f64 {
     assert!(!figures.is_empty(), "a median needs figures");
     figures.sort_by(f64::total_cmp);
     figures[figures.len() / 2]
 }
 
 /// How many seconds something takes.
-pub(crate) fn seconds(work: impl FnOnce()) -> f64 {
+pub fn seconds(work: impl FnOnce()) -> f64 {
     let begun = Instant::now();
     work();
     begun.elapsed().as_secs_f64()
 }
 
 /// Says what the figures were found on.
-pub(crate) fn say_machine(place: &Path) {
+pub fn say_machine(place: &Path) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
@@ -90,6 +93,6 @@ pub(crate) fn say_machine(place: &Path) {
 }
 
 /// Lets what was just started or loaded come to rest.
-pub(crate) async fn rest() {
+pub async fn rest() {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
