@@ -11,6 +11,16 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 
 const BRICKS: &str = "/var/tmp/bricks";
 
+/// Its socket for the command line. A command that comes before it waits and asks again.
+const SOCKET: &str = "/run/glusterd.socket";
+
+/// What glusterd runs when it starts, a dozen times: set-up of geo-replication, in Python. That takes
+/// more than a minute in a guest; without the program it goes on.
+const GEO_REPLICATION: &str = "/usr/lib/x86_64-linux-gnu/glusterfs/gsyncd";
+
+/// Scripts that glusterd runs with each volume, for SELinux, CTDB, Samba and Ganesha.
+const HOOKS: &str = "/var/lib/glusterd/hooks";
+
 /// A cluster of one node with one volume of one brick. It ends when it is dropped.
 #[derive(Debug)]
 pub struct Gluster {
@@ -29,7 +39,14 @@ impl Gluster {
         modprobe(&["fuse"]);
         let brick = Self::brick();
         fs::create_dir_all(&brick).expect("a folder for the brick");
+        // Not there after a first try.
+        let _ = fs::remove_file(GEO_REPLICATION);
+        let _ = fs::remove_dir_all(HOOKS);
         let mut glusterd = cmd("glusterd").arg("-N").start();
+        wait_for("the socket of glusterd", START_LIMIT, || {
+            glusterd.assert_alive();
+            Path::new(SOCKET).exists().then_some(())
+        });
         wait_for("glusterd", START_LIMIT, || {
             glusterd.assert_alive();
             Self::gluster(&["volume", "list"]).succeeds().then_some(())
