@@ -309,26 +309,37 @@ fn split_embedded(
     let cluster = protocol.as_str() == "VZSTORAGE";
     let mut empty = Vec::new();
     for (key, value) in data.iter_mut() {
-        let Value::String(text) = value else { continue };
-        let split = match canonical_field(key).as_str() {
-            "options" => embedded_secret::of_options(text),
-            "export" if cluster => embedded_secret::of_cluster_export(text),
-            _ => None,
-        };
-        let Some(Split { rest, secret }) = split else { continue };
-        if secrets.get("password").is_some_and(|other| *other != secret) {
-            return Err(ConnectionInfoError::Ambiguous { field: "password".into() });
+        let field = canonical_field(key);
+        for text in texts(value) {
+            let split = match field.as_str() {
+                "options" => embedded_secret::of_options(text),
+                "export" if cluster => embedded_secret::of_cluster_export(text),
+                _ => None,
+            };
+            let Some(Split { rest, secret }) = split else { continue };
+            if secrets.get("password").is_some_and(|other| *other != secret) {
+                return Err(ConnectionInfoError::Ambiguous { field: "password".into() });
+            }
+            secrets.insert("password".into(), secret);
+            if rest.is_empty() {
+                empty.push(key.clone());
+            }
+            *text = rest;
         }
-        secrets.insert("password".into(), secret);
-        if rest.is_empty() {
-            empty.push(key.clone());
-        }
-        *text = rest;
     }
     for key in empty {
         data.remove(&key);
     }
     Ok(())
+}
+
+/// One text, or those of a list.
+fn texts(value: &mut Value) -> Vec<&mut String> {
+    match value {
+        Value::String(text) => vec![text],
+        Value::Array(list) => list.iter_mut().flat_map(texts).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => Vec::new(),
+    }
 }
 
 fn split_secrets(data: &mut Map<String, Value>) -> Result<Secrets, ConnectionInfoError> {
@@ -493,8 +504,11 @@ mod tests {
         let cluster = read(json!({ "driver_volume_type": "vzstorage", "data": {
             "exportLocation": "mds:/c1:hunter2", "options": "-o pass=hunter2" } }))
         .unwrap();
+        let list = read(json!({ "driver_volume_type": "vzstorage", "data": {
+            "exportLocations": ["mds:/c1:hunter2", "c1:hunter2"] } }))
+        .unwrap();
 
-        for info in [&smb, &cluster] {
+        for info in [&smb, &cluster, &list] {
             assert_eq!(info.secrets["password"].expose(), "hunter2");
             let shown = format!("{info:?} {}", serde_json::to_string(info).unwrap());
             assert!(!shown.contains("hunter2"), "{shown}");
@@ -502,6 +516,7 @@ mod tests {
         assert_eq!(smb.data["options"], "-o username=u");
         assert_eq!(smb.data["export"], "//s/x:y", "only clusters have passwords there");
         assert_eq!(cluster.data["exportLocation"], "mds:/c1");
+        assert_eq!(list.data["exportLocations"], json!(["mds:/c1", "c1"]));
         let twice = json!({ "driver_volume_type": "smbfs", "data": {
             "password": "a", "options": "-o password=b" } });
         assert!(read(twice).is_err());
