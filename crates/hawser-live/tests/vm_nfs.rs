@@ -99,6 +99,27 @@ fn version_3_lives_twice() {
 }
 
 #[test]
+fn a_folder_with_a_blank_in_its_name_is_known_again() {
+    let mut bench = Bench::new();
+    let folder = bench.server().export("all vols");
+    fs::write(folder.join("volume-1"), "data").unwrap();
+    for options in ["-o vers=4.2", "-o vers=3"] {
+        let export = format!("{SERVER}:/srv/nfs/all vols");
+        let more = json!({ "export": export, "options": options });
+        let volume = bench.volume_of(SERVER, "volume-1", more);
+
+        let path = path_of(&volume.connect().unwrap());
+
+        assert_eq!(fs::read(path).unwrap(), b"data", "{options}");
+        assert!(!volume.connect().unwrap().is_made(), "{options}");
+        assert!(volume.health().unwrap().healthy, "{options}");
+        assert!(volume.disconnect().unwrap().is_made(), "{options}");
+        bench.assert_clean();
+    }
+    bench.server().unexport("all vols");
+}
+
+#[test]
 fn version_4_0_is_mounted_when_it_is_asked_for() {
     let bench = Bench::new();
     let volume = bench.volume_of(SERVER, "volume-1", json!({ "options": "-o vers=4.0" }));

@@ -66,6 +66,16 @@ fn a_volume_lives_twice() {
 }
 
 #[test]
+fn a_share_with_a_blank_in_its_name_is_known_again() {
+    let bench = Bench::new();
+    let file = Samba::folder("all vols").join("volume-1");
+    File::create(&file).and_then(|file| file.set_len(16 << 20)).unwrap();
+    let export = format!("//{SERVER}/all vols");
+    let volume = bench.volume("volume-1", json!({ "export": export }));
+    live_twice(&volume, &file, "vers=3.1.1", &bench.before);
+}
+
+#[test]
 fn an_encrypted_volume_lives_twice() {
     let bench = Bench::new();
     let volume = bench.volume("volume-1", json!({ "options": "-o seal,noatime" }));

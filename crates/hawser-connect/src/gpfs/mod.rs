@@ -51,13 +51,12 @@ fn path(info: &ConnectionInfo) -> Result<PathBuf, AttachError> {
         return Err(invalid("device_path", "must be an absolute path without `..`"));
     }
     let found = Identity::new("gpfs", text);
-    match &info.identity {
-        Some(expected) if *expected != found => Err(AttachError::WrongIdentity {
-            device: path.into(),
-            expected: expected.clone(),
-            found: found.to_string(),
-        }),
-        Some(_) | None => Ok(path.components().collect()),
+    match fields.expected(info)?.into_iter().find(|expected| *expected != found) {
+        Some(expected) => {
+            let (device, found) = (path.into(), found.to_string());
+            Err(AttachError::WrongIdentity { device, expected, found })
+        }
+        None => Ok(path.components().collect()),
     }
 }
 

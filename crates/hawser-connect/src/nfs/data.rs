@@ -83,7 +83,8 @@ fn split(export: &str) -> Option<(&str, &str)> {
         None => export.find(':')?,
     };
     let (server, path) = (export.get(..at)?, export.get(at..)?.strip_prefix(':')?);
-    let legal = !bare(server).is_empty() && !bare(server).contains(['/', '[', ']', ',']);
+    let odd = |c: char| "/[],".contains(c) || c.is_whitespace();
+    let legal = !bare(server).is_empty() && !bare(server).contains(odd);
     (legal && path.starts_with('/')).then_some((server, path))
 }
 
@@ -139,12 +140,22 @@ mod tests {
             ("10.0.0.1:/", "10.0.0.1", "/"),
             ("[fd00::1]:/a:b", "[fd00::1]", "/a:b"),
             ("[fe80::1%eth0]:/a", "[fe80::1%eth0]", "/a"),
+            ("nas:/all vols", "nas", "/all vols"),
         ] {
             assert_eq!(split(export), Some((server, path)));
         }
-        for export in
-            ["", "nas", "nas:", "nas:x", ":/x", "fd00::1:/x", "[fd00::1:/x", "[]:/x", "a,b:/x"]
-        {
+        for export in [
+            "",
+            "nas",
+            "nas:",
+            "nas:x",
+            ":/x",
+            "fd00::1:/x",
+            "[fd00::1:/x",
+            "[]:/x",
+            "a,b:/x",
+            "a b:/x",
+        ] {
             assert_eq!(split(export), None, "{export}");
         }
     }

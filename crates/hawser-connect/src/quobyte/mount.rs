@@ -27,9 +27,11 @@ impl RemoteFs for Export {
         entry: &MountEntry,
         _addresses: &[SocketAddr],
     ) -> std::result::Result<(), String> {
-        let source = entry.source.strip_prefix("quobyte@").unwrap_or(&entry.source);
         let kind = ["quobyte", "fuse.quobyte", "fuse"].contains(&entry.fs_type.as_str());
-        if kind && source.trim_end_matches('/') == self.0.trim_end_matches('/') {
+        let source = entry.source.strip_prefix("quobyte@").unwrap_or(&entry.source);
+        // The client may show its registry by another name than it was asked by.
+        let volume = |text: &str| text.trim_end_matches('/').rsplit('/').next().map(str::to_owned);
+        if kind && volume(source) == volume(&self.0) {
             return Ok(());
         }
         Err(format!("{} ({})", entry.source, entry.fs_type))

@@ -140,6 +140,7 @@ fn split(export: &str) -> Option<(String, String)> {
     let (server, path) = text.strip_prefix("//")?.split_once('/')?;
     let path = path.trim_end_matches('/');
     let legal = !server.is_empty()
+        && !server.contains(char::is_whitespace)
         && !path.is_empty()
         && path.split('/').all(|part| !part.is_empty() && part != ".." && part != ".");
     legal.then(|| (server.to_owned(), path.to_owned()))
@@ -169,9 +170,18 @@ mod tests {
             assert_eq!(split(export), Some(("nas".into(), "vols".into())));
         }
         assert_eq!(split("//nas/vols/a/b"), Some(("nas".into(), "vols/a/b".into())));
-        for export in
-            ["", "//", "//nas", "//nas/", "/nas/vols", "///vols", "//nas/a//b", "//n/a/../b"]
-        {
+        assert_eq!(split("//nas/All Vols"), Some(("nas".into(), "All Vols".into())));
+        for export in [
+            "",
+            "//",
+            "//nas",
+            "//nas/",
+            "/nas/vols",
+            "///vols",
+            "//nas/a//b",
+            "//n/a/../b",
+            "//n s/a",
+        ] {
             assert_eq!(split(export), None, "{export}");
         }
     }

@@ -82,15 +82,18 @@ impl Volume {
         Ok(Self { export, target, inside, name, options, read_only, id: fields.volume_id()? })
     }
 
-    /// Refuses a volume that is not the one its publication means.
+    /// Refuses a volume that is not the one its publication means. A file has no `wwn`: one that is
+    /// expected all the same is of something else.
     pub(crate) fn check_identity(&self, info: &ConnectionInfo) -> Result<(), AttachError> {
-        let Some(expected) = &info.identity else { return Ok(()) };
         let found = self.identity();
-        if *expected == found {
-            return Ok(());
+        let mut all = Fields::of(info)?.expected(info)?.into_iter();
+        match all.find(|expected| *expected != found) {
+            None => Ok(()),
+            Some(expected) => {
+                let (device, found) = (self.path(), found.to_string());
+                Err(AttachError::WrongIdentity { device, expected, found })
+            }
         }
-        let (device, found) = (self.path(), found.to_string());
-        Err(AttachError::WrongIdentity { device, expected: expected.clone(), found })
     }
 
     /// What a volume is called that is reached by name only.
@@ -139,9 +142,9 @@ fn export(fields: &Fields) -> Result<String, AttachError> {
     if export.is_empty() || export.len() > LONGEST_PATH {
         return Err(invalid("export", "must have 1 to 4096 bytes"));
     }
-    // It becomes an argument of programs.
-    if export.starts_with('-') || export.contains(char::is_whitespace) {
-        return Err(invalid("export", "must not begin with - nor have blanks"));
+    // It becomes an argument of programs. Shares and folders may well have blanks inside.
+    if export.starts_with('-') || export.trim() != export {
+        return Err(invalid("export", "must not begin with - nor begin or end with a blank"));
     }
     Ok(export)
 }

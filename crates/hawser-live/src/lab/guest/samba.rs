@@ -25,7 +25,7 @@ impl Samba {
     /// His password.
     pub const PASSWORD: &str = "hunter2,correct horse";
 
-    /// A server with the shares `vols` (for the user) and `open` (for guests too).
+    /// A server with the shares `vols` and `all vols` (for the user) and `open` (for guests too).
     #[track_caller]
     pub fn new() -> Self {
         for folder in ["private", "lock", "state", "cache", "pid", "ncalrpc", "log"] {
@@ -40,8 +40,9 @@ impl Samba {
         settings += &format!("log file = {ROOT}/log/smbd.log\n");
         settings += "server min protocol = SMB3_00\nsmb ports = 445\nmap to guest = bad user\n\
                      disable spoolss = yes\nload printers = no\nserver role = standalone\n";
+        let for_user = format!("valid users = {}", Self::USER);
         for (share, more) in
-            [("vols", format!("valid users = {}", Self::USER)), ("open", "guest ok = yes".into())]
+            [("vols", for_user.as_str()), ("all vols", &for_user), ("open", "guest ok = yes")]
         {
             let folder = Self::folder(share);
             fs::create_dir_all(&folder).expect("a folder to share");

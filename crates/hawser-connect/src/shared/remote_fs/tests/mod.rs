@@ -399,6 +399,42 @@ async fn a_volume_must_be_a_plain_file() {
     }
 }
 
+/// As os-brick writes it, and as the design note does.
+#[test]
+fn every_protocol_reads_both_spellings_alike() {
+    let host = FakeHost::new();
+    let protocols: [(&str, &str, &dyn FileProtocol); 6] = [
+        ("nfs", "nas:/vols", &crate::nfs::Nfs),
+        ("smbfs", "//nas/vols", &crate::smb::Smb),
+        ("glusterfs", "nas:/vols", &crate::glusterfs::Glusterfs),
+        ("quobyte", "registry/vols", &crate::quobyte::Quobyte),
+        ("scality", "vols", &crate::scality::Scality),
+        ("vzstorage", "mds:/c1:hunter2", &crate::vzstorage::Vzstorage),
+    ];
+    for (protocol, export, connector) in protocols {
+        let read = |value| {
+            let info: ConnectionInfo = serde_json::from_value(value).unwrap();
+            let attach = Attach::default();
+            let (volume, _) = connector.read(&host, &info, &attach).unwrap_or_else(|error| {
+                panic!("{protocol}: {error}");
+            });
+            volume
+        };
+
+        let snake = read(json!({ "driver_volume_type": protocol, "mount_point_base": "/mnt/base",
+            "data": { "export": export, "name": "v", "volume_id": "VOL", "access_mode": "ro",
+                "format": "raw", "auth_username": "u", "username": "u" } }));
+        let camel = read(json!({ "driverVolumeType": protocol.to_ascii_uppercase(),
+            "mountPointBase": "/mnt/base/", "data": { "exportLocations": [export, "other:/x"],
+                "name": "v", "volumeId": "VOL", "accessMode": "ro", "username": "u" } }));
+
+        assert_eq!(snake, camel, "{protocol}");
+        assert!(snake.read_only && snake.id.as_deref() == Some("VOL"), "{protocol}: {snake:?}");
+        assert!(snake.path().starts_with("/mnt/base") && snake.path().ends_with("v"), "{snake:?}");
+        assert!(!format!("{snake:?}").contains("hunter2"), "{snake:?}");
+    }
+}
+
 #[tokio::test]
 async fn names_and_bases_that_lead_elsewhere_are_refused_by_field() {
     let bench = Bench::new();
@@ -410,7 +446,8 @@ async fn names_and_bases_that_lead_elsewhere_are_refused_by_field() {
         ("name", json!("x".repeat(256))),
         ("export", json!("")),
         ("export", json!("-o bind:/x")),
-        ("export", json!("a b:/x")),
+        ("export", json!(" a:/x")),
+        ("export", json!("a:/x ")),
         ("export", json!(null)),
         ("mount_point_base", json!("relative")),
         ("mount_point_base", json!("/")),
@@ -458,6 +495,11 @@ async fn an_identity_is_the_export_and_the_name() {
         let result = PLAIN.connect(&bench.host, &info, &Attach::default()).await;
         assert_eq!(result.is_ok(), right, "{identity}");
     }
+    bench.disconnect("volume-1").await.unwrap();
+    let mut info = bench.info(Some("volume-1"));
+    info.data.insert("wwn".into(), json!("3600140500000000000000000000000001"));
+    let error = PLAIN.connect(&bench.host, &info, &Attach::default()).await.unwrap_err();
+    assert_eq!(error.reason(), Some(Reason::IdentityMismatch), "a file has none: {error:?}");
 }
 
 #[tokio::test]
