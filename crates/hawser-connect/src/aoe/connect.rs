@@ -5,7 +5,6 @@ use std::time::Duration;
 use hawser_core::attach::Attached;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
-use hawser_core::port::kernel::LockMode;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::{Change, Outcome};
 use tokio::time::Instant;
@@ -14,7 +13,7 @@ use super::data::Target;
 use super::driver::{ANSWER, Driver, Note};
 use super::error::AoeError;
 use super::interfaces;
-use crate::shared::error::AttachError;
+use crate::shared::locks;
 use crate::shared::modules;
 use crate::shared::users;
 use crate::shared::wait::{self, Deadline};
@@ -41,15 +40,7 @@ pub(super) async fn lock(
     deadline: Deadline,
 ) -> Result<Box<dyn LockGuard>> {
     let name = format!("target-aoe-{}", target.name());
-    let lock = host.locks().lock(&name, LockMode::Exclusive);
-    match tokio::time::timeout(deadline.left(), lock).await {
-        Ok(lock) => lock,
-        Err(_) => {
-            let attempt = format!("waiting for other work on {}", target.name());
-            let late = AttachError::Deadline { attempt, limit: deadline.limit() };
-            Err(Error::from(late).with_outcome(Outcome::Nothing))
-        }
-    }
+    locks::alone(host, &name, &target.name(), deadline).await
 }
 
 /// What a failed attach has to take back.
@@ -106,7 +97,7 @@ impl Connect<'_> {
         if !self.driver.is_up()? {
             self.find().await?;
         }
-        self.driver.revalidate().await?;
+        self.driver.revalidate(self.deadline.left()).await?;
         let node = self.driver.target.disk().node;
         // The target answers in order: behind this answer is the one about its identity.
         let answer = self.driver.read_block(self.deadline.within(ANSWER).left()).await;

@@ -68,12 +68,13 @@ impl Driver<'_> {
     /// Asks every target on the network who is there; the driver knows no narrower question for a
     /// target that it has not met.
     pub(super) async fn discover(&self) -> Result<()> {
-        self.tell("discover", b"1").await
+        self.tell("discover", b"1", WRITE).await
     }
 
-    /// Asks the target what it is now.
-    pub(super) async fn revalidate(&self) -> Result<()> {
-        self.tell("revalidate", self.target.name().as_bytes()).await
+    /// Asks the target what it is now. The driver waits until it has a request to spare, and those
+    /// that a target did not answer are sent again before they are: that takes seconds.
+    pub(super) async fn revalidate(&self, limit: Duration) -> Result<()> {
+        self.tell("revalidate", self.target.name().as_bytes(), limit).await
     }
 
     /// Makes the driver forget the device, and waits until it has. The name goes with a closing NUL:
@@ -83,7 +84,8 @@ impl Driver<'_> {
         let disk = self.target.disk();
         let before = disk.attribute(self.host.files(), "diskseq")?;
         let mut events = self.host.events().subscribe();
-        let told = self.tell("flush", format!("{}\0", self.target.name()).as_bytes()).await;
+        let name = format!("{}\0", self.target.name());
+        let told = self.tell("flush", name.as_bytes(), WRITE).await;
         let deadline = deadline.within(if told.is_ok() { REMOVAL } else { Duration::ZERO });
         // A target that goes on answering is found again, as another disk of the same name.
         let gone = wait::until(&mut *events, deadline, async || {
@@ -101,9 +103,9 @@ impl Driver<'_> {
         }
     }
 
-    async fn tell(&self, file: &str, words: &[u8]) -> Result<()> {
+    async fn tell(&self, file: &str, words: &[u8], limit: Duration) -> Result<()> {
         let path = Path::new("/dev/etherd").join(file);
-        let told = self.host.files().write(&path, words, WRITE).await;
+        let told = self.host.files().write(&path, words, limit).await;
         let attempt = || format!("telling the AoE driver: {file} {}", self.target.name());
         told.map_err(|error| AttachError::kernel(attempt())(error).into())
     }

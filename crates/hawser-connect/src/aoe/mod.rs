@@ -86,7 +86,7 @@ async fn grow(driver: &Driver<'_>) -> Result<ByteSize> {
     let size = || disk.size(driver.host.files());
     let before = size()?;
     let mut events = driver.host.events().subscribe();
-    driver.revalidate().await?;
+    driver.revalidate(RESIZE).await?;
     // The target answers in order: behind this answer is the one about its size.
     let answer = driver.read_block(ANSWER).await;
     answer.map_err(|source| AoeError::Dead { device: disk.node.clone(), source })?;

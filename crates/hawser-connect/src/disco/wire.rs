@@ -34,9 +34,10 @@ pub(super) async fn ask(
 ) -> Result<(), AttachError> {
     let limits = (deadline.within(DIAL_LIMIT).left(), deadline.left(), deadline.limit());
     let talk = move || talk(client, operation, id, limits);
-    match tokio::task::spawn_blocking(talk).await {
-        Ok(answer) => answer,
-        Err(_) => Err(unknown(client, deadline.limit())),
+    // A client that answers byte by byte has no more time than any other.
+    match tokio::time::timeout(deadline.left(), tokio::task::spawn_blocking(talk)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(_)) | Err(_) => Err(unknown(client, deadline.limit())),
     }
 }
 

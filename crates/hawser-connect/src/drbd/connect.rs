@@ -5,7 +5,6 @@ use std::time::Duration;
 use hawser_core::attach::Attached;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
-use hawser_core::port::kernel::LockMode;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::secret::Secret;
 use hawser_core::{ByteSize, Change, Outcome};
@@ -15,6 +14,7 @@ use super::data::Target;
 use super::error::DrbdError;
 use super::status::Resource;
 use crate::shared::error::AttachError;
+use crate::shared::locks;
 use crate::shared::modules;
 use crate::shared::users;
 use crate::shared::wait::{self, Deadline};
@@ -43,15 +43,7 @@ pub(super) async fn lock(
     deadline: Deadline,
 ) -> Result<Box<dyn LockGuard>> {
     let name = format!("target-drbd-{}", target.name);
-    let lock = host.locks().lock(&name, LockMode::Exclusive);
-    match tokio::time::timeout(deadline.left(), lock).await {
-        Ok(lock) => lock,
-        Err(_) => {
-            let attempt = format!("waiting for other work on {}", target.name);
-            let late = AttachError::Deadline { attempt, limit: deadline.limit() };
-            Err(Error::from(late).with_outcome(Outcome::Nothing))
-        }
-    }
+    locks::alone(host, &name, &target.name, deadline).await
 }
 
 /// What a caller is told.

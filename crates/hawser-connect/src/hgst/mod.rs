@@ -1,8 +1,8 @@
 //! HGST: spaces of an HGST Solutions cluster, through the vendor's `vgc-cluster`.
 //!
 //! Data: `{"name": …, "noremovehost": …}`. The cluster knows hosts by names of its own: those of
-//! `vgc-cluster domain-list -1`, of which the one that is this host (by host name or by an address of
-//! it) is made an application host of the space; the disk is then `/dev/NAME`. A host that is named
+//! `vgc-cluster domain-list -1`, of which the one that is this host (by its name, or by an address that
+//! it is or leads to) is made an application host of the space; the disk is then `/dev/NAME`. A host that is named
 //! by `noremovehost` keeps its space when it is detached. Follows os-brick 2 `hgst.py`.
 //!
 //! Needs the vendor's client. Proven against a simulator only.
@@ -10,7 +10,9 @@
 #[cfg(test)]
 mod tests;
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use hawser_core::connection::ConnectionInfo;
@@ -24,10 +26,14 @@ use hawser_core::port::host::Tool;
 use crate::properties::addresses;
 use crate::shared::error::AttachError;
 use crate::shared::fields::{Fields, invalid};
+use crate::shared::remote_fs::server;
 use crate::shared::vendor::Client;
 use crate::shared::wait::Deadline;
 
 const PROGRAM: &str = "vgc-cluster";
+
+/// How long the name of a host may take to become an address.
+const LOOKUP_LIMIT: Duration = Duration::from_secs(3);
 
 /// HGST's client; keeps nothing.
 pub(crate) struct Hgst;
@@ -61,17 +67,32 @@ async fn run(host: &dyn Host, args: &[&str], deadline: Deadline) -> Result<Strin
     Ok(output.ok().map_err(AttachError::tool(attempt))?.stdout)
 }
 
-/// The name by which the cluster knows this host.
+fn short(name: &str) -> &str {
+    name.split('.').next().unwrap_or_default()
+}
+
+/// The name by which the cluster knows this host: one that leads to an address of it.
 async fn own_name(host: &dyn Host, deadline: Deadline) -> Result<String> {
     let listed = run(host, &["domain-list", "-1"], deadline).await?;
     let hostname = host.facts().await?.hostname;
-    let addresses: Vec<String> =
-        addresses::all(host.files())?.iter().map(ToString::to_string).collect();
-    let is_ours = |name: &str| {
-        let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();
-        name == hostname || short(name) == short(&hostname) || addresses.iter().any(|a| a == name)
-    };
-    let found = listed.split_whitespace().find(|name| is_ours(name)).map(str::to_owned);
+    let addresses = addresses::all(host.files())?;
+    let names: Vec<&str> = listed.split_whitespace().collect();
+    let is_own = |ip: IpAddr| addresses.contains(&ip);
+    let exact = |name: &&&str| **name == hostname || name.parse().is_ok_and(is_own);
+    let mut found = names.iter().find(exact).map(|name| (*name).to_owned());
+    for name in &names {
+        if found.is_some() {
+            break;
+        }
+        let led = server::addresses(name, deadline.within(LOOKUP_LIMIT)).await;
+        let here = led.is_ok_and(|led| led.iter().any(|address| is_own(address.ip())));
+        found = here.then(|| (*name).to_owned());
+    }
+    // A name that begins like ours and leads nowhere, unless two do.
+    let mut alike = names.iter().filter(|name| short(name) == short(&hostname));
+    if let (None, Some(name), None) = (&found, alike.next(), alike.next()) {
+        found = Some((*name).to_owned());
+    }
     found.ok_or_else(|| {
         AttachError::Missing {
             what: "this host in the HGST cluster".into(),

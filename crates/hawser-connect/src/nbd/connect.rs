@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_core::attach::Attached;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
-use hawser_core::port::kernel::{LockMode, NbdAttach};
+use hawser_core::port::kernel::NbdAttach;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::{Change, Outcome};
 
@@ -17,6 +17,7 @@ use super::handshake::Export;
 use super::links::{self, Link, Notes};
 use super::wire;
 use crate::shared::error::AttachError;
+use crate::shared::locks;
 use crate::shared::modules;
 use crate::shared::wait::{self, Deadline};
 
@@ -41,16 +42,7 @@ pub(super) async fn lock(
     target: &Target,
     deadline: Deadline,
 ) -> Result<Box<dyn LockGuard>> {
-    let name = target.lock();
-    let lock = host.locks().lock(&name, LockMode::Exclusive);
-    match tokio::time::timeout(deadline.left(), lock).await {
-        Ok(lock) => lock,
-        Err(_) => {
-            let attempt = format!("waiting for other work on {}", target.uri());
-            let late = AttachError::Deadline { attempt, limit: deadline.limit() };
-            Err(Error::from(late).with_outcome(Outcome::Nothing))
-        }
-    }
+    locks::alone(host, &target.lock(), &target.uri(), deadline).await
 }
 
 impl Connect<'_> {
@@ -68,7 +60,7 @@ impl Connect<'_> {
         }
         let count = self.target.connections;
         let dialled = dial::links(self.target, count, self.deadline).await?;
-        self.make(dialled).await.map(Change::Made)
+        self.make(dialled).await
     }
 
     /// A device that is there: it must be as it was asked for, and answer on every connection.
@@ -89,7 +81,7 @@ impl Connect<'_> {
         device.describe(files, self.target)
     }
 
-    async fn make(&self, dialled: Dialled) -> Result<Attached> {
+    async fn make(&self, dialled: Dialled) -> Result<Change<Attached>> {
         let export = dialled.export;
         let block_size = self.block_size(&export)?;
         if export.read_only() && !self.read_only {
@@ -108,21 +100,37 @@ impl Connect<'_> {
             dead_connection_timeout: self.target.dead_timeout,
             backend: self.target.backend(),
         };
-        let noted = Notes::of(self.host, self.target).write(dialled.links).await;
-        let made = match noted {
+        let notes = Notes::of(self.host, self.target);
+        let before = notes.read()?;
+        let made = match notes.write(dialled.links).await {
             Ok(()) => self.host.nbd().attach(attach).await.map_err(|error| {
                 let attempt = format!("making a network block device of {}", self.target.uri());
                 Error::from(AttachError::kernel(attempt)(error))
             }),
             Err(error) => Err(error),
         };
-        match made {
-            Ok(index) => match self.ready(index, &export).await {
-                Ok(attached) => Ok(attached),
-                Err(error) => Err(self.undo(Some(index), error).await),
-            },
-            Err(error) => Err(self.undo(None, error).await),
+        let index = match made {
+            Ok(index) => index,
+            Err(error) => return Err(self.undo(None, error).await),
+        };
+        let found = device::find(self.host.files(), self.target).map(|found| found.ours);
+        if let Some(first) = found.iter().flatten().find(|device| device.index != index) {
+            return self.give_way(index, first, before).await.map(Change::Already);
         }
+        match self.ready(index, &export).await {
+            Ok(attached) => Ok(Change::Made(attached)),
+            Err(error) => Err(self.undo(Some(index), error).await),
+        }
+    }
+
+    /// An attach whose caller gave it up came through while this one was at work: one export has one
+    /// device, and that is the first.
+    async fn give_way(&self, index: u32, first: &Device, links: Vec<Link>) -> Result<Attached> {
+        if let Some(second) = Device::of_index(self.host.files(), index)? {
+            second.take_away(self.host, Deadline::after(UNDO)).await?;
+        }
+        Notes::of(self.host, self.target).write(links).await?;
+        self.keep(first).await
     }
 
     /// The logical block size: the least that both sides can, so that it is the same each time.

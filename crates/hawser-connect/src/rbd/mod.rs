@@ -43,7 +43,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
-use hawser_core::port::kernel::{KernelError, LockMode};
+use hawser_core::port::kernel::KernelError;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change};
@@ -56,7 +56,7 @@ use mapped::Mapped;
 use crate::shared::error::AttachError;
 use crate::shared::release::Failures;
 use crate::shared::wait::{self, Deadline};
-use crate::shared::{modules, users};
+use crate::shared::{locks, modules, users};
 
 /// Images of Ceph; keeps nothing.
 pub(crate) struct Rbd;
@@ -75,8 +75,9 @@ static INFO: ConnectorInfo = ConnectorInfo {
 const RESIZE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Keeps two maps of one image from being made at once: the kernel would make two devices.
-async fn lock(host: &dyn Host, image: &Image) -> Result<Box<dyn LockGuard>> {
-    host.locks().lock(&format!("target/rbd/{}", image.name()), LockMode::Exclusive).await
+async fn lock(host: &dyn Host, image: &Image, deadline: Deadline) -> Result<Box<dyn LockGuard>> {
+    let name = image.name();
+    locks::alone(host, &format!("target/rbd/{name}"), &name, deadline).await
 }
 
 impl Rbd {
@@ -87,7 +88,7 @@ impl Rbd {
         deadline: Deadline,
     ) -> Result<Change<Attached>> {
         modules::need(host, "rbd").await?;
-        let _lock = lock(host, image).await?;
+        let _lock = lock(host, image, deadline).await?;
         if let Some(mapped) = mapped::find(host, image)?.first() {
             return Self::there(host, image, mapped, read_only, deadline).await;
         }
@@ -179,7 +180,7 @@ impl Connector for Rbd {
     ) -> Result<Change<()>> {
         let image = data::read(&record.info)?.expecting(record.attached.as_ref());
         let deadline = Deadline::after(detach.deadline);
-        let _lock = lock(host, &image).await?;
+        let _lock = lock(host, &image, deadline).await?;
         // More than one when an attach was cut off and the kernel went on with it.
         let all = mapped::find(host, &image)?;
         if all.is_empty() {
@@ -202,7 +203,7 @@ impl Connector for Rbd {
 
     async fn extend(&self, host: &dyn Host, record: &AttachRecord) -> Result<ByteSize> {
         let image = data::read(&record.info)?.expecting(record.attached.as_ref());
-        let _lock = lock(host, &image).await?;
+        let _lock = lock(host, &image, Deadline::after(RESIZE_LIMIT)).await?;
         let missing = || AttachError::NotAttached { what: image.name() };
         let mapped = mapped::find(host, &image)?.into_iter().next().ok_or_else(missing)?;
         let mut events = host.events().subscribe();

@@ -5,6 +5,7 @@ pub(crate) mod digest;
 pub(crate) mod error;
 pub(crate) mod fields;
 pub(crate) mod flush;
+pub(crate) mod locks;
 pub(crate) mod modules;
 pub(crate) mod multipath;
 pub(crate) mod nvme_host;

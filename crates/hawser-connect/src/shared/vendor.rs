@@ -10,7 +10,6 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identi
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::connector::ConnectorInfo;
-use hawser_core::port::kernel::LockMode;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Kind, Outcome};
@@ -18,6 +17,7 @@ use hawser_core::{ByteSize, Change, Kind, Outcome};
 use super::digest;
 use super::error::AttachError;
 use super::fields::Fields;
+use super::locks;
 use super::release::Failures;
 use super::users::{self, Whole};
 use super::wait::{self, Deadline};
@@ -107,10 +107,15 @@ impl<C: Client> Vendor<C> {
         }
     }
 
-    async fn lock(&self, host: &dyn Host, name: &str) -> Result<Box<dyn LockGuard>> {
+    async fn lock(
+        &self,
+        host: &dyn Host,
+        name: &str,
+        deadline: Deadline,
+    ) -> Result<Box<dyn LockGuard>> {
         let protocol = self.0.info().protocols.first().copied().unwrap_or_default();
         let lock = format!("target/{}/{name}", protocol.to_ascii_lowercase());
-        host.locks().lock(&lock, LockMode::Exclusive).await
+        locks::alone(host, &lock, name, deadline).await
     }
 
     /// The disk, once it can be opened; `None` while it is not there.
@@ -276,7 +281,7 @@ impl<C: Client> Connector for Vendor<C> {
         let wanted = self.wanted(info)?;
         self.check(&wanted)?;
         let deadline = Deadline::after(attach.deadline);
-        let _lock = self.lock(host, &wanted.name).await?;
+        let _lock = self.lock(host, &wanted.name, deadline).await?;
         self.bring(host, &wanted, attach.read_only || wanted.read_only, deadline).await
     }
 
@@ -292,7 +297,7 @@ impl<C: Client> Connector for Vendor<C> {
             return Ok(Change::Already(()));
         }
         let deadline = Deadline::after(detach.deadline);
-        let _lock = self.lock(host, &wanted.name).await?;
+        let _lock = self.lock(host, &wanted.name, deadline).await?;
         let Some(disk) = self.disk(host, &wanted.volume).await? else {
             if host.files().resolve(&self.note(host, &wanted.name))?.is_none() {
                 return Ok(Change::Already(()));
@@ -322,7 +327,7 @@ impl<C: Client> Connector for Vendor<C> {
                            detach and attach it to see its new size";
             return Err(Error::new(Kind::Unsupported, message));
         }
-        let _lock = self.lock(host, &wanted.name).await?;
+        let _lock = self.lock(host, &wanted.name, Deadline::after(DISK_LIMIT)).await?;
         let missing = || AttachError::NotAttached { what: wanted.name.clone() };
         let disk = self.disk(host, &wanted.volume).await?.ok_or_else(missing)?;
         self.0.rescan(host, &wanted.volume).await?;

@@ -12,12 +12,13 @@ use std::time::Duration;
 use hawser_core::attach::{Attached, Detach, Health, Identity};
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
-use hawser_core::port::kernel::{Files, LockMode};
+use hawser_core::port::kernel::Files;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::{ByteSize, Change, Kind, Outcome};
 
 use super::error::LocalError;
 use crate::shared::error::AttachError;
+use crate::shared::locks;
 use crate::shared::release::Failures;
 use crate::shared::users::{self, Whole};
 use crate::shared::wait::{self, Deadline};
@@ -29,6 +30,9 @@ const DEVICE_LIMIT: Duration = Duration::from_secs(10);
 
 /// How long LVM may keep a device suspended.
 const SUSPEND_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long growing waits for other work on the volume.
+const LOCK_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long a first block may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
@@ -85,8 +89,9 @@ async fn is_live(host: &dyn Host, disk: &Whole, deadline: Deadline) -> Result<bo
 
 impl Volume<'_> {
     /// Keeps two of us from judging who activated it.
-    async fn lock(&self, host: &dyn Host) -> Result<Box<dyn LockGuard>> {
-        host.locks().lock(&format!("target/lvm/{}", self.name), LockMode::Exclusive).await
+    async fn lock(&self, host: &dyn Host, deadline: Deadline) -> Result<Box<dyn LockGuard>> {
+        let name = self.name.to_string();
+        locks::alone(host, &format!("target/lvm/{name}"), &name, deadline).await
     }
 
     /// What LVM says of it; another volume of its name is refused.
@@ -125,7 +130,7 @@ impl Volume<'_> {
         host: &dyn Host,
         deadline: Deadline,
     ) -> Result<Change<Attached>> {
-        let _lock = self.lock(host).await?;
+        let _lock = self.lock(host, deadline).await?;
         let found = self.need(host).await?;
         if let Some(disk) = device(host.files(), &found.map_uuid())? {
             let note = note::read(host, self.name)?;
@@ -237,7 +242,7 @@ impl Volume<'_> {
     /// Deactivates the volume if it was activated here.
     pub(super) async fn disconnect(&self, host: &dyn Host, detach: &Detach) -> Result<Change<()>> {
         let deadline = Deadline::after(detach.deadline);
-        let _lock = self.lock(host).await?;
+        let _lock = self.lock(host, deadline).await?;
         let Some(note) = note::read(host, self.name)? else { return Ok(Change::Already(())) };
         let Some(disk) = device(host.files(), &note.map_uuid)? else {
             note::remove(host, self.name).await?;
@@ -261,7 +266,7 @@ impl Volume<'_> {
 
     /// Makes the device as large as the volume.
     pub(super) async fn extend(&self, host: &dyn Host) -> Result<ByteSize> {
-        let _lock = self.lock(host).await?;
+        let _lock = self.lock(host, Deadline::after(LOCK_LIMIT)).await?;
         let found = self.need(host).await?;
         let missing = || AttachError::NotAttached { what: self.name.to_string() };
         let disk = device(host.files(), &found.map_uuid())?.ok_or_else(missing)?;

@@ -11,6 +11,7 @@ use hawser_core::connection::Protocol;
 use hawser_core::{Error, Kind, Outcome, Reason};
 use hawser_testkit::contract::connector::ConnectorRig;
 use hawser_testkit::fake_host::FakeHost;
+use hawser_testkit::fake_host::kernel::Lun;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -145,6 +146,34 @@ async fn a_second_volume_over_the_same_export_is_refused() {
 
     assert_eq!(error.reason(), Some(Reason::DeviceBusy), "{error:?}");
     assert_eq!(rig.disconnect(&rig.intent()).await.unwrap(), Change::Already(()));
+}
+
+/// The first attach was given up by its caller, and the kernel goes on with it.
+#[tokio::test]
+async fn an_attach_that_comes_through_late_leaves_one_device() {
+    for rig in [rig(), tcp_rig()] {
+        rig.connect().await.unwrap();
+        let backend = "/sys/block/nbd0/backend";
+        let known = rig.host.kernel().edit(|tree| {
+            let known = tree.text(backend);
+            tree.remove(backend);
+            known
+        });
+        rig.host.kernel().on_nbd(move |tree, ask| {
+            tree.value(backend, &known);
+            Ok(Lun::new(ByteSize::bytes(ask.size)))
+        });
+
+        let again = rig.connect().await.unwrap();
+
+        assert!(!again.is_made(), "{again:?}");
+        assert_eq!(again.get().path().to_str(), Some("/dev/nbd0"));
+        let second = rig.host.kernel().edit(|tree| tree.exists("/sys/block/nbd1/backend"));
+        assert!(!second, "one export, one device");
+        let record = rig.intent();
+        assert!(Nbd.health(&rig.host, &record).await.unwrap().healthy);
+        assert!(rig.disconnect(&record).await.unwrap().is_made());
+    }
 }
 
 #[tokio::test]

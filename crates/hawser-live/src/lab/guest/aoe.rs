@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::{Daemon, cmd, modprobe, wait_for};
+use super::{Daemon, cmd, modprobe, settle, wait_for};
 
 /// The end that the driver uses.
 pub const NEAR: &str = "ao0";
@@ -113,6 +113,8 @@ impl Vblade {
     /// Makes it larger. It knows its size only when it starts.
     #[track_caller]
     pub fn grow(&mut self, mib: u64) {
+        // A request of udev that gets lost now would be sent again for many seconds.
+        settle();
         self.kill();
         let file = File::options().write(true).open(&self.file).expect("the target's file");
         file.set_len(mib << 20).expect("room for a target");
