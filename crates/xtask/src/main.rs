@@ -3,11 +3,13 @@
 //! Each check reads the tree (and `cargo metadata`) and answers a [`report::Report`]; it changes
 //! nothing. `cargo xtask all` runs every one of them. Only `test` and `changelog --release` act.
 
+mod cases;
 mod changelog;
 mod deps;
 mod graph;
 mod layers;
 mod process;
+mod promises;
 mod report;
 mod sizes;
 mod source;
@@ -35,7 +37,11 @@ struct Check {
 /// Every check, in the order in which `all` runs them.
 static CHECKS: &[Check] = &[
     Check { name: "layers", about: "which crate may use which", run: layers::check },
-    Check { name: "tables", about: "every plug-in is registered and tested", run: tables::check },
+    Check {
+        name: "tables",
+        about: "every plug-in is registered, proven, and does what it must",
+        run: tables::check,
+    },
     Check { name: "sizes", about: "the ten longest files; none over 600 lines", run: sizes::check },
     Check { name: "deps", about: "licences, duplicates, sources, versions", run: deps::check },
     Check { name: "words", about: "words that do not belong in the tree", run: words::check },

@@ -1,12 +1,13 @@
-//! `tables`: every plug-in folder has its `mod` line, its table line and its contract.
+//! `tables`: every plug-in folder has its `mod` line, its table line and its contract; every
+//! connector does what is promised of its protocol, on the proof that the lab can give.
 
 use std::ops::Range;
 use std::path::Path;
 
-use crate::Result;
 use crate::report::Report;
 use crate::source::blank;
 use crate::tree::Tree;
+use crate::{Result, cases, promises};
 
 /// A crate whose folders are plug-ins.
 struct Plugins {
@@ -56,12 +57,26 @@ pub(crate) const NAMES: [&str; 4] = ["CONNECTORS", "PROVIDERS", "STORES", "FRONT
 /// Runs the check on the tree.
 pub(crate) fn check(tree: &Tree) -> Result<Report> {
     let mut report = Report::default();
+    let folders = folders(tree, &mut report.problems)?;
+    let promises = promises::check(tree, &mut report.problems)?;
+    let cases = match tree.root.join("docs/cases.md").exists() {
+        true => cases::check(tree, &mut report.problems)?,
+        false => 0,
+    };
+    report.scope = format!(
+        "{folders} plug-ins in {} crates, {promises} protocols, {cases} cases",
+        PLUGINS.len()
+    );
+    Ok(report)
+}
+
+/// Checks the folders of all plug-ins; answers how many there are.
+fn folders(tree: &Tree, problems: &mut Vec<String>) -> Result<usize> {
     let mut folders = 0;
     for plugins in PLUGINS {
-        folders += plugins.check(tree, &mut report.problems)?;
+        folders += plugins.check(tree, problems)?;
     }
-    report.scope = format!("{folders} plug-ins in {} crates", PLUGINS.len());
-    Ok(report)
+    Ok(folders)
 }
 
 impl Plugins {
@@ -178,7 +193,9 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let tree = Tree { root: folder.path().into() };
-        check(&tree).unwrap().problems
+        let mut problems = Vec::new();
+        folders(&tree, &mut problems).unwrap();
+        problems
     }
 
     #[test]
