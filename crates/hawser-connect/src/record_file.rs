@@ -268,4 +268,11 @@ mod tests {
             }
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "attach_record", |bytes| {
+        let publication = "pub-01k5zzzzzzzzzzzzzzzzzzzzzz".parse().unwrap();
+        if let Ok(record) = parse(bytes, &publication) {
+            assert_eq!(record.publication, publication);
+        }
+    });
 }

@@ -88,4 +88,9 @@ mod tests {
             let _ = effective_capabilities(&text);
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "proc_status", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = effective_capabilities(&text);
+    });
 }

@@ -177,4 +177,8 @@ mod tests {
             let _ = parse(&message);
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "uevent", |bytes| {
+        let _ = parse(bytes);
+    });
 }

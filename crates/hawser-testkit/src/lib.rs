@@ -5,6 +5,7 @@
 pub mod contract;
 pub mod fake_host;
 pub mod fault;
+pub mod fuzz;
 pub mod mem_store;
 pub mod sim;
 pub mod skip;

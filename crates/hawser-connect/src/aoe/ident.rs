@@ -55,4 +55,9 @@ mod tests {
             prop_assert!(serial.len() <= 20 && serial.is_ascii());
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "ata_identify", |bytes| {
+        let serial = Ident::parse(bytes).serial;
+        assert!(serial.len() <= 20 && serial.is_ascii(), "{serial:?}");
+    });
 }

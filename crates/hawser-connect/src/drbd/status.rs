@@ -144,4 +144,9 @@ exists -
             let _ = parse(&format!("exists device {text}"));
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "drbdsetup_status", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = parse(&text);
+    });
 }

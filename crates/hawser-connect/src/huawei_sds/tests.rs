@@ -54,3 +54,8 @@ proptest! {
         let _ = Answer::read(&text);
     }
 }
+
+hawser_testkit::fuzz_corpus!(corpus, "sds_cli", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = Answer::read(&text);
+});

@@ -313,3 +313,9 @@ fn interface(
     values.entry("iface.transport_name".into()).or_insert_with(|| transport.to_owned());
     Ok(values)
 }
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(corpus, "iscsi_record", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = parse(&text);
+});

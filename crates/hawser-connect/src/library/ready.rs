@@ -117,13 +117,17 @@ async fn check(host: &dyn Host, need: &Need) -> Result<Option<Missing>> {
 async fn is_loadable(host: &dyn Host, module: &str) -> Result<bool> {
     let kernel = host.facts().await?.kernel;
     let list = format!("/lib/modules/{kernel}/modules.dep");
+    Ok(host.files().read_text(Path::new(&list))?.is_some_and(|text| lists(&text, module)))
+}
+
+/// True when a `modules.dep` has the module; `-` and `_` are the same in names of modules.
+fn lists(text: &str, module: &str) -> bool {
     let wanted = module.replace('-', "_");
-    let Some(text) = host.files().read_text(Path::new(&list))? else { return Ok(false) };
-    Ok(text.lines().any(|line| {
+    text.lines().any(|line| {
         let file = line.split(':').next().unwrap_or_default();
         let name = file.rsplit('/').next().unwrap_or_default();
         name.split(".ko").next().unwrap_or_default().replace('-', "_") == wanted
-    }))
+    })
 }
 
 /// True when a process of this name is there.
@@ -188,4 +192,23 @@ mod tests {
         assert!(matches!(world("ID=alpine"), Some(World::Apk)));
         assert!(world("").is_none());
     }
+
+    #[test]
+    fn modules_are_found_in_both_spellings_and_packed_or_not() {
+        let text = include_str!("../../testdata/corpus/modules_dep/6.12");
+        for module in ["nbd", "nvme_tcp", "nvme-tcp", "iscsi_tcp"] {
+            assert!(lists(text, module), "{module}");
+        }
+        assert!(!lists(text, "libiscsi"), "it is only needed by another");
+    }
+
+    hawser_testkit::fuzz_corpus!(os_release, "os_release", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = world(&text);
+    });
+
+    hawser_testkit::fuzz_corpus!(modules_dep, "modules_dep", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = lists(&text, "nvme-tcp");
+    });
 }

@@ -227,4 +227,8 @@ mod tests {
             let _ = parse(&bytes);
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "sock_diag", |bytes| {
+        let _ = parse(bytes);
+    });
 }

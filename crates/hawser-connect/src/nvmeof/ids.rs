@@ -250,3 +250,24 @@ fn digits(text: &str, count: usize) -> Option<u128> {
     }
     u128::from_str_radix(&bare, 16).ok().filter(|id| *id != 0)
 }
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(values, "nvme_ids", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.lines();
+    let mut next = || lines.next().unwrap_or_default();
+    let ids = Ids::of_sysfs(next(), next(), next(), next());
+    assert_ne!(ids.agrees(&ids), Some(false));
+});
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(descriptors, "nvme_descriptors", |bytes| {
+    let ids = Ids::of_descriptors(bytes);
+    assert_ne!(ids.agrees(&ids), Some(false));
+});
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(identify, "nvme_identify", |bytes| {
+    let ids = Ids::of_identify(bytes);
+    assert_ne!(ids.agrees(&ids), Some(false));
+});

@@ -222,3 +222,13 @@ fn is_interface(name: &str) -> bool {
     let legal = |c: char| c.is_ascii_graphic() && !matches!(c, ',' | '/' | '%');
     (1..=15).contains(&name.len()) && name.chars().all(legal)
 }
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(corpus, "nvme_address", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    for key in ["traddr", "trsvcid", "host_traddr", "src_addr"] {
+        if let Some(value) = told(&text, key) {
+            assert!(same_address(value, value), "{value:?}");
+        }
+    }
+});

@@ -69,4 +69,14 @@ mod tests {
             let _ = (local_v4(&text).count(), local_v6(&text).count());
         }
     }
+
+    hawser_testkit::fuzz_corpus!(trie, "proc_net_fib_trie", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = local_v4(&text).count();
+    });
+
+    hawser_testkit::fuzz_corpus!(inet6, "proc_net_if_inet6", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = local_v6(&text).count();
+    });
 }

@@ -91,4 +91,9 @@ mod tests {
             let _ = (s390_uuid(&text), s390_uuid(&format!("VM00{text}: x\nVM00 UUID{text}")));
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "proc_sysinfo", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = s390_uuid(&text);
+    });
 }

@@ -331,3 +331,8 @@ proptest! {
         let _ = data::read(&info(json!({ "name": "p/i", "mon_addrs": [monitor] })));
     }
 }
+
+hawser_testkit::fuzz_corpus!(keyring, "ceph_keyring", |bytes| {
+    let keyring = String::from_utf8_lossy(bytes);
+    let _ = data::read(&info(json!({ "name": "p/i", "hosts": ["192.0.2.1"], "keyring": keyring })));
+});

@@ -354,4 +354,9 @@ mod tests {
             prop_assert_eq!(parse_number(&format!("{a}:{b}")), Some((a, b)));
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "device_number", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = parse_number(text.trim());
+    });
 }

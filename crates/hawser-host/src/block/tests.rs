@@ -146,3 +146,9 @@ fn every_mkfs_sets_the_uuid_and_discards_nothing() {
         assert_eq!(words.last().map(String::as_str), Some("/dev/loop0"));
     }
 }
+
+hawser_testkit::fuzz_corpus!(corpus, "blkid", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let answer = read(0, &text, "");
+    assert!(!matches!(answer, Ok(Signature::Nothing)), "no answer to success means blank");
+});

@@ -203,3 +203,7 @@ fn for_the_old_call_secrets_are_options_and_a_comma_is_refused_by_its_name() {
     assert_eq!(joined.as_c_str(), c"username=u,password=hunter2");
     assert!(refused.contains("password") && !refused.contains("hunter2"), "{refused}");
 }
+
+hawser_testkit::fuzz_corpus!(corpus, "mountinfo", |bytes| {
+    let _ = table::parse(bytes);
+});

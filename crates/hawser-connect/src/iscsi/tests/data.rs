@@ -202,3 +202,15 @@ proptest! {
         }
     }
 }
+
+hawser_testkit::fuzz_corpus!(sendtargets, "iscsiadm_sendtargets", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = discovery::parse(&text);
+});
+
+hawser_testkit::fuzz_corpus!(portals, "iscsi_portal", |bytes| {
+    if let Some(portal) = Portal::parse(&String::from_utf8_lossy(bytes)) {
+        assert_eq!(Portal::parse(&portal.to_string()), Some(portal.clone()));
+        assert!(!portal.file_name().contains('/'));
+    }
+});

@@ -187,4 +187,9 @@ mod tests {
             let _ = parse(&REPORT[..cut], &name());
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "lvs", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = parse(&text, &name());
+    });
 }

@@ -141,3 +141,13 @@ proptest! {
         let _ = paths(&target(&format!("{a} 0 {b}")));
     }
 }
+
+hawser_testkit::fuzz_corpus!(config, "multipathd_config", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = find_multipaths(&text);
+});
+
+hawser_testkit::fuzz_corpus!(status, "dm_multipath_status", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = paths(&target(&text));
+});

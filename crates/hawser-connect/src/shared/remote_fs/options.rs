@@ -232,4 +232,9 @@ mod tests {
             }
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "mount_options", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = Options::parse(&text);
+    });
 }

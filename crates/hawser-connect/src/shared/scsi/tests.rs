@@ -270,3 +270,14 @@ proptest! {
         prop_assert_eq!(address.to_string().parse::<Address>().ok(), Some(address));
     }
 }
+
+hawser_testkit::fuzz_corpus!(device_identification, "vpd_83", |bytes| {
+    if let Some(names) = Names::parse(bytes) {
+        assert!(names.has(&names.wwid()), "{}", names.wwid());
+        assert!(Names::of_udev(&names.wwid()).is_some(), "{}", names.wwid());
+    }
+});
+
+hawser_testkit::fuzz_corpus!(serial_number, "vpd_80", |bytes| {
+    let _ = Names::of_serial("LIO-ORG", "disk", bytes);
+});
