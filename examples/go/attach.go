@@ -1,4 +1,4 @@
-// Attaches a volume through the library socket of `hawser node`, and takes it away again.
+// Attaches a volume through the library socket of `hawser node`; Enter takes it away again.
 //
 //	hawser node --alone --library /run/hawser/library.sock &
 //	go run attach.go /run/hawser/library.sock info.json
@@ -69,6 +69,7 @@ func main() {
 		log.Fatal(err)
 	}
 	fmt.Println(made.Value.VolumeID, "is", made.Value.Path)
+	fmt.Scanln()
 	if err := l.call("library.disconnect", params, &struct{}{}); err != nil {
 		log.Fatal(err)
 	}

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Attaches a volume through the library socket of `hawser node`, and takes it away again.
+"""Attaches a volume through the library socket of `hawser node`; Enter takes it away again.
 
     hawser node --alone --library /run/hawser/library.sock &
     python3 attach.py /run/hawser/library.sock info.json
@@ -41,6 +41,7 @@ library = Library(sys.argv[1])
 with open(sys.argv[2], encoding="utf-8") as file:
     info = json.load(file)
 device = library.call("library.connect", info=info)["value"]
-print(device["volume_id"], "is", device["path"])
+print(device["volume_id"], "is", device["path"], flush=True)
+sys.stdin.readline()
 library.call("library.disconnect", info=info)
 print(device["volume_id"], "is gone")

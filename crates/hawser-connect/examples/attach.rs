@@ -1,4 +1,4 @@
-//! Attaches a volume, says what it is, and takes it away again.
+//! Attaches a volume, says what it is, and takes it away again when Enter is pressed.
 //!
 //! Reads connection info, as a storage system gives it, from a file:
 //!
@@ -25,6 +25,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  over {} ({}, {})", path.device, path.address, path.state);
     }
 
+    println!("press Enter to take it away");
+    std::io::stdin().read_line(&mut String::new())?;
     library.disconnect(&VolumeKey::Info(info), &Detach::default()).await?;
     println!("{} is gone", device.volume_id);
     Ok(())

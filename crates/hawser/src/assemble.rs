@@ -47,6 +47,9 @@ impl Classify for StateError {
     }
 }
 
+/// In the state folder: the id of the instance that lives in it.
+pub(crate) const INSTANCE_FILE: &str = "instance";
+
 /// True when this process may mount and make devices.
 pub(crate) async fn is_privileged() -> Result<bool> {
     Ok(LinuxHost::new(HostSettings::default()).facts().await?.privileged)
@@ -155,7 +158,7 @@ pub(crate) fn node_id(hostname: &str) -> NodeId {
 pub(crate) fn prepare_state(dir: &Path) -> Result<InstanceId> {
     let failed = |source| StateError::Folder { path: dir.to_owned(), source };
     fs::DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(failed)?;
-    let path = dir.join("instance");
+    let path = dir.join(INSTANCE_FILE);
     for _ in 0..2 {
         match fs::read_to_string(&path) {
             Ok(text) => return Ok(text.trim().parse()?),

@@ -81,7 +81,17 @@ impl cli::Backend for Backend {
         Ok(Arc::new(client))
     }
 
+    fn has_server(&self) -> bool {
+        let Ok(state_dir) = state_dir::find(self.global.state_dir.as_deref()) else { return true };
+        let traces = [assemble::INSTANCE_FILE, "hawser.sock", "store.redb"];
+        self.global.server.is_some() || traces.iter().any(|name| state_dir.join(name).exists())
+    }
+
     async fn node(&self) -> Result<Arc<dyn Node>> {
+        // Where no server ever was, looking must not make this host one's.
+        if !self.has_server() {
+            return self.library().await;
+        }
         let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
         let host = assemble::host(&state_dir).await?;
         let (_, half) = assemble::node(&state_dir, None, &host).await?;

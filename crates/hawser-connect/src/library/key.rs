@@ -31,11 +31,13 @@ impl Key {
         }
         let tail = digest::short(name.as_bytes());
         let publication = format!("{}-{tail}", PublicationId::PREFIX);
-        let volume = format!("{}-{tail}", VolumeId::PREFIX);
+        // A volume of Hawser keeps its id: one lock and one writer, whoever attaches it.
+        let digest = || format!("{}-{tail}", VolumeId::PREFIX).parse();
+        let volume = name.parse().or_else(|_| digest());
         Ok(Self {
             name: name.to_owned(),
             publication: publication.parse().expect("26 characters of the alphabet are an id"),
-            volume: volume.parse().expect("26 characters of the alphabet are an id"),
+            volume: volume.expect("26 characters of the alphabet are an id"),
         })
     }
 
@@ -60,7 +62,7 @@ impl Key {
 }
 
 /// The `volume_id` of the data, in either spelling; numbers count as texts.
-fn volume_id(info: &ConnectionInfo) -> Option<String> {
+pub(super) fn volume_id(info: &ConnectionInfo) -> Option<String> {
     let value = info.data.get("volume_id").or_else(|| info.data.get("volumeId"))?;
     match value {
         Value::String(text) if !text.is_empty() => Some(text.clone()),
@@ -93,6 +95,13 @@ mod tests {
         );
         assert_eq!(Key::of_info(&info(json!({ "volumeId": "v1" }))).unwrap(), name);
         assert_ne!(Key::of_name("v2").unwrap().publication, name.publication);
+    }
+
+    #[test]
+    fn a_volume_of_hawser_is_the_same_volume_through_the_library() {
+        let id = VolumeId::generate();
+
+        assert_eq!(Key::of_name(id.as_str()).unwrap().volume, id);
     }
 
     #[test]

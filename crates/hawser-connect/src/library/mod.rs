@@ -7,6 +7,9 @@
 mod device;
 mod key;
 mod ready;
+#[cfg(test)]
+mod tests;
+mod whose;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +17,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, Attached, Detach};
 use hawser_core::connection::ConnectionInfo;
-use hawser_core::id::InstanceId;
 use hawser_core::name::NodeId;
 use hawser_core::port::library::{ConnectorStatus, DeviceInfo, PropertiesRequest, VolumeKey};
 use hawser_core::port::node::AttachWork;
@@ -26,6 +28,8 @@ use serde_json::{Map, Value};
 use self::key::Key;
 use crate::node::{NodeHalf, NodeParts};
 use crate::{CONNECTORS, FileRegistry, properties};
+
+pub(crate) use whose::{instance, is_of_library, name_of};
 
 /// The library on this machine, with every connector that is built in.
 ///
@@ -42,12 +46,6 @@ pub fn open(settings: HostSettings) -> Result<NodeHalf> {
         connectors: CONNECTORS.into(),
         registry: Arc::new(registry),
     }))
-}
-
-/// All processes that use the library on one host are one instance: what one of them began, the
-/// next may finish.
-fn instance() -> InstanceId {
-    "inst-0000000000000000000000000j".parse().expect("a constant id of the right form")
 }
 
 fn work(key: &Key, info: &ConnectionInfo, attach: &Attach) -> AttachWork {

@@ -2,6 +2,7 @@
 
 use hawser_core::attach::{AttachRecord, AttachState, Attached, Detach};
 use hawser_core::error::ResultExt;
+use hawser_core::port::connector::{ConnectorInfo, Platform};
 use hawser_core::port::node::AttachWork;
 use hawser_core::{Change, Error, Outcome, Result, Timestamp};
 
@@ -16,7 +17,9 @@ impl NodeHalf {
     pub(super) async fn attach_volume(&self, work: &AttachWork) -> Result<Change<Attached>> {
         let connector = self.connectors.get(&work.info.protocol)?;
         let _alone = self.gates.enter(self.registry.as_ref(), &work.publication).await?;
-        let boot_id = self.host.facts().await?.boot_id;
+        let facts = self.host.facts().await?;
+        check_platform(connector.0.info(), &facts.machine)?;
+        let boot_id = facts.boot_id;
         let existing = self.current(&work.publication).await?;
         if let Some(record) = &existing {
             check_same(record, work, &boot_id)?;
@@ -142,6 +145,20 @@ impl NodeHalf {
         let error = if brought { error.with_outcome(Outcome::RolledBack) } else { error };
         self.forget_intent(&record, made, error).await
     }
+}
+
+/// Refuses protocols that do not exist on this kind of machine.
+fn check_platform(info: &ConnectorInfo, machine: &str) -> Result<(), NodeError> {
+    let platform = Platform::of(machine);
+    if info.platforms.contains(&Platform::All) || info.platforms.contains(&platform) {
+        return Ok(());
+    }
+    let names: Vec<_> = info.platforms.iter().map(|platform| platform.as_str()).collect();
+    Err(NodeError::NotOnPlatform {
+        protocol: info.protocols.join(" and "),
+        platform: platform.as_str(),
+        others: names.join(", "),
+    })
 }
 
 /// Refuses a request that differs from what this publication already has on this host.

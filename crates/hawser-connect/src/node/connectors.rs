@@ -57,9 +57,4 @@ impl Connectors {
     pub(super) fn iter(&self) -> impl Iterator<Item = &dyn Connector> {
         self.0.iter().map(Held::get)
     }
-
-    /// Every protocol there is a connector for.
-    pub(super) fn protocols(&self) -> Vec<&'static str> {
-        self.0.iter().flat_map(|held| held.get().info().protocols).copied().collect()
-    }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use hawser_core::attach::Identity;
 use hawser_core::filesystem::FsKind;
 use hawser_core::id::{PublicationId, VolumeId};
-use hawser_core::{ByteSize, Classify, Error, Kind, Outcome};
+use hawser_core::{ByteSize, Classify, Error, Kind, Outcome, Reason};
 use uuid::Uuid;
 
 /// Why the node half does not do what it was asked.
@@ -13,6 +13,9 @@ use uuid::Uuid;
 pub(super) enum NodeError {
     #[error("no connector of this build takes the protocol {protocol}")]
     NoConnector { protocol: String },
+
+    #[error("{protocol} does not exist on {platform}; it does on {others}")]
+    NotOnPlatform { protocol: String, platform: &'static str, others: String },
 
     #[error("{publication} is not known on this host: attach it first")]
     NotKnown { publication: PublicationId },
@@ -148,9 +151,10 @@ fn list(paths: &[PathBuf]) -> String {
 impl Classify for NodeError {
     fn kind(&self) -> Kind {
         match self {
-            Self::NoConnector { .. } | Self::RawDevice { .. } | Self::PlainFile { .. } => {
-                Kind::Unsupported
-            }
+            Self::NoConnector { .. }
+            | Self::NotOnPlatform { .. }
+            | Self::RawDevice { .. }
+            | Self::PlainFile { .. } => Kind::Unsupported,
             Self::NotKnown { .. } => Kind::NotFound,
             Self::AttachedOtherwise { .. } | Self::MountedOtherwise { .. } => Kind::Exists,
             Self::NotAttached { .. }
@@ -187,6 +191,7 @@ impl Classify for NodeError {
             // mkfs ran, which the volume's record knows, and would do the same again.
             Self::MadeOtherwise { .. } => Outcome::Nothing,
             Self::NoConnector { .. }
+            | Self::NotOnPlatform { .. }
             | Self::NotKnown { .. }
             | Self::NotAttached { .. }
             | Self::AttachedOtherwise { .. }
@@ -213,6 +218,43 @@ impl Classify for NodeError {
             | Self::FrozenByOthers { .. }
             | Self::TooSmall { .. }
             | Self::Recover { .. } => Outcome::Nothing,
+        }
+    }
+
+    fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::NoConnector { .. } | Self::NotOnPlatform { .. } => {
+                Some(Reason::UnsupportedProtocol)
+            }
+            Self::WrongIdentity { .. } => Some(Reason::IdentityMismatch),
+            Self::StillMounted { .. } | Self::MountedAgain { .. } | Self::AnotherWriter { .. } => {
+                Some(Reason::DeviceBusy)
+            }
+            Self::AttachedOtherwise { .. } => Some(Reason::InvalidParameters),
+            Self::Undo { source, .. } => source.reason(),
+            Self::NotKnown { .. }
+            | Self::NotAttached { .. }
+            | Self::JournalUnreadable { .. }
+            | Self::Moved { .. }
+            | Self::Gone { .. }
+            | Self::NoDevice { .. }
+            | Self::RawDevice { .. }
+            | Self::PlainFile { .. }
+            | Self::ReadOnly { .. }
+            | Self::FormattedBefore
+            | Self::NotBlank { .. }
+            | Self::NotOurs { .. }
+            | Self::MadeOtherwise { .. }
+            | Self::NeverFormatted { .. }
+            | Self::WrongContent { .. }
+            | Self::BadTarget { .. }
+            | Self::NotPrivileged
+            | Self::MountedOtherwise { .. }
+            | Self::Stranger { .. }
+            | Self::Frozen
+            | Self::FrozenByOthers { .. }
+            | Self::TooSmall { .. }
+            | Self::Recover { .. } => None,
         }
     }
 }

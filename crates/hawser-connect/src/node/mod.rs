@@ -34,11 +34,13 @@ use hawser_core::doctor::Finding;
 use hawser_core::id::{InstanceId, PublicationId};
 use hawser_core::name::NodeId;
 use hawser_core::node::NodeRecord;
-use hawser_core::port::host::MountEntry;
+use hawser_core::port::connector::Platform;
+use hawser_core::port::host::{HostFacts, MountEntry};
+use hawser_core::port::library::PropertiesRequest;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Host, Library, Node, Registry};
-use hawser_core::{ByteSize, Change, Result, Timestamp};
+use hawser_core::{ByteSize, Change, Error, Result, Timestamp};
 use serde_json::{Value, json};
 
 pub use self::connectors::Connectors;
@@ -139,23 +141,33 @@ fn is_lost(record: &AttachRecord, mount: &NodeMount, table: &[MountEntry]) -> bo
     mount.ready && !table::is_below(record.attached.as_ref(), table, &mount.target)
 }
 
+/// What a node says of itself when its properties cannot be read, and why they cannot.
+fn bare_properties(facts: &HostFacts, error: &Error) -> BTreeMap<String, Value> {
+    let known = [
+        ("host", json!(facts.hostname)),
+        ("platform", json!(Platform::of(&facts.machine).as_str())),
+        ("machine", json!(facts.machine)),
+        ("os_type", json!("LINUX")),
+        ("boot_id", json!(facts.boot_id)),
+        ("do_local_attach", json!(true)),
+        ("warnings", json!([error.sentence()])),
+    ];
+    known.map(|(key, value)| (key.to_owned(), value)).into()
+}
+
 #[async_trait]
 impl Node for NodeHalf {
     async fn describe(&self) -> Result<NodeRecord> {
         let facts = self.host.facts().await?;
-        let properties: [(&str, Value); 8] = [
-            ("host", json!(facts.hostname)),
-            ("platform", json!(facts.machine)),
-            ("os_type", json!("linux")),
-            ("kernel", json!(facts.kernel)),
-            ("boot_id", json!(facts.boot_id)),
-            ("multipath", json!(false)),
-            ("do_local_attach", json!(true)),
-            ("protocols", json!(self.connectors.protocols())),
-        ];
+        let wanted = PropertiesRequest { do_local_attach: true, ..PropertiesRequest::default() };
+        let properties = match self.properties(&wanted).await {
+            Ok(properties) => properties.into_iter().collect(),
+            // One damaged file must not keep the host from attaching what has no need of it.
+            Err(error) => bare_properties(&facts, &error),
+        };
         Ok(NodeRecord {
             id: self.id.clone(),
-            properties: properties.map(|(key, value)| (key.to_owned(), value)).into(),
+            properties,
             topology: BTreeMap::new(),
             boot_id: facts.boot_id,
             privileged: facts.privileged,

@@ -22,6 +22,12 @@ pub trait Backend: Send + Sync {
     /// The server that the settings name.
     async fn control(&self) -> Result<Arc<dyn Control>>;
 
+    /// False when nobody named a server and this host has none, neither running nor stopped: it has
+    /// the host library alone.
+    fn has_server(&self) -> bool {
+        true
+    }
+
     /// The node half of this host, without any server; `Kind::Unsupported` where the program was
     /// built without it.
     async fn node(&self) -> Result<Arc<dyn Node>> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::host::Stage;
+use crate::process;
 
 /// Every suite, in the order in which they run. The name is that of the file in `tests/`, which is
 /// declared in `Cargo.toml` with `test = false`, because it must never run outside a guest.
@@ -20,6 +21,7 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
     Suite::new("vm_layers", Set::Full, minutes(8)),
     Suite::new("vm_faults", Set::Soak, minutes(30)),
+    Suite::new("vm_library", Set::Full, minutes(10)).examples(&["attach"]).stage(callers),
     Suite::new("vm_nfs", Set::Core, minutes(5)),
     Suite::new("vm_nbd", Set::Core, minutes(6)),
     Suite::new("vm_local", Set::Full, minutes(6)).scratch(1, 512),
@@ -102,6 +104,8 @@ pub struct Suite {
     pub limit: Duration,
     /// Packages for Python that the guest finds in `/job/python`: those of `lab/python.NAME`.
     pub python: Option<&'static str>,
+    /// Examples of the library that are built for it; in the guest below `/job/target/examples`.
+    pub examples: &'static [&'static str],
     /// Adds files of its own to `/job` of the guest.
     pub stage: Option<fn(&Stage) -> std::io::Result<()>>,
 }
@@ -120,6 +124,7 @@ impl Suite {
             kernel_args: "",
             limit,
             python: None,
+            examples: &[],
             stage: None,
         }
     }
@@ -159,9 +164,30 @@ impl Suite {
         Self { python: Some(name), ..self }
     }
 
+    /// With these examples of the library.
+    pub const fn examples(self, examples: &'static [&'static str]) -> Self {
+        Self { examples, ..self }
+    }
+
     /// With what this function adds to the job; see [`Stage`].
     pub const fn stage(self, stage: fn(&Stage) -> std::io::Result<()>) -> Self {
         Self { stage: Some(stage), ..self }
+    }
+}
+
+/// The callers of the library's socket in other languages: their sources, and what can be built.
+fn callers(stage: &Stage) -> std::io::Result<()> {
+    stage.add(&stage.repo().join("examples/python/attach.py"), "examples/attach.py")?;
+    let target = stage.folder().join("examples/attach-go");
+    let source = stage.repo().join("examples/go/attach.go");
+    let mut go = process::command("go");
+    go.args(["build", "-o"]).arg(&target).arg(&source).env("CGO_ENABLED", "0");
+    match go.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(std::io::Error::other(format!("go build: {status}"))),
+        // The test says that it does not run.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
     }
 }
 

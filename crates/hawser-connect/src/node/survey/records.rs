@@ -11,6 +11,7 @@ use super::super::NodeHalf;
 use super::super::record::{Unknown, check_identity, expected, in_words};
 use super::super::table;
 use super::{finding, repaired};
+use crate::library::{is_of_library, name_of};
 
 /// A record whose lock is held for longer is being worked on and is no leftover.
 const BUSY_AFTER: Duration = Duration::from_secs(1);
@@ -39,26 +40,31 @@ impl NodeHalf {
         Ok(findings)
     }
 
+    /// What programs attached through the library belongs to whoever looks after this host: the
+    /// process that began it may be gone for good.
     fn is_ours(&self, record: &AttachRecord) -> bool {
-        record.instance == self.instance
+        record.instance == self.instance || is_of_library(record)
     }
 
     async fn half_made(&self, record: AttachRecord, fix: bool) -> Finding {
-        let found = finding(
-            FindingCode::HalfMadeAttachment,
-            &record.publication,
-            format!(
-                "{}: volume {}, by {}; the process that did it was stopped or got no answer",
-                in_words(record.state),
-                record.volume,
-                record.instance
+        let found = match is_of_library(&record) {
+            true => half_made_by_library(&record),
+            false => finding(
+                FindingCode::HalfMadeAttachment,
+                &record.publication,
+                format!(
+                    "{}: volume {}, by {}; the process that did it was stopped or got no answer",
+                    in_words(record.state),
+                    record.volume,
+                    record.instance
+                ),
+                if self.is_ours(&record) {
+                    "repeat the attach or the detach; `--fix` takes it from this host"
+                } else {
+                    "it belongs to another instance: run `hawser doctor` with that one's state folder"
+                },
             ),
-            if self.is_ours(&record) {
-                "repeat the attach or the detach; `--fix` takes it from this host"
-            } else {
-                "it belongs to another instance: run `hawser doctor` with that one's state folder"
-            },
-        );
+        };
         if !self.is_ours(&record) {
             return found;
         }
@@ -103,7 +109,9 @@ impl NodeHalf {
     async fn survey_mounts(&self, record: &mut AttachRecord, fix: bool) -> Result<Vec<Finding>> {
         let table = self.host.mounts().await?;
         let mut findings = Vec::new();
-        if let Some(attached) = &record.attached {
+        // Who attached a volume through the library mounts it as it likes.
+        let managed = record.attached.as_ref().filter(|_| !is_of_library(record));
+        if let Some(attached) = managed {
             for entry in table::all_of(attached, &table) {
                 if record.mounts.iter().all(|mount| mount.target != entry.target) {
                     findings.push(unrecorded(record, attached, &entry.target));
@@ -145,8 +153,8 @@ impl NodeHalf {
         let without = |why: String| {
             Some(finding(
                 FindingCode::RecordWithoutDevice,
-                &record.publication,
-                format!("volume {} is recorded at {}, {why}", record.volume, recorded.display()),
+                subject(record),
+                format!("volume {} is recorded at {}, {why}", name_of(record), recorded.display()),
                 "attach the volume again to bring it back, or detach it to forget it",
             ))
         };
@@ -159,7 +167,7 @@ impl NodeHalf {
                     Err(wrong) => Some(finding(
                         FindingCode::IdentityMismatch,
                         path.display(),
-                        format!("volume {} is expected here: {wrong}", record.volume),
+                        format!("volume {} is expected here: {wrong}", name_of(record)),
                         "nothing is mounted, formatted, grown or detached there; find out what the device is, and remove it or detach the volume with the tools of its protocol",
                     )),
                     Ok(()) if path != recorded => {
@@ -172,6 +180,30 @@ impl NodeHalf {
     }
 }
 
+/// What a finding about a whole record is filed under.
+fn subject(record: &AttachRecord) -> String {
+    match is_of_library(record) {
+        true => name_of(record),
+        false => record.publication.to_string(),
+    }
+}
+
+fn half_made_by_library(record: &AttachRecord) -> Finding {
+    let name = name_of(record);
+    finding(
+        FindingCode::HalfMadeAttachment,
+        &name,
+        format!(
+            "{}: volume {name} over {}, by a program that used the host library; it was stopped or got no answer",
+            in_words(record.state),
+            record.info.protocol
+        ),
+        format!(
+            "repeat `hawser connect` to have it, or `hawser disconnect --volume {name}` to be rid of it, which is what `--fix` does"
+        ),
+    )
+}
+
 fn unchecked(error: &Error) -> String {
     format!("and whether it is there cannot be told: {}", error.sentence())
 }
@@ -179,10 +211,10 @@ fn unchecked(error: &Error) -> String {
 fn restarted(record: &AttachRecord) -> Finding {
     finding(
         FindingCode::RecordWithoutDevice,
-        &record.publication,
+        subject(record),
         format!(
             "volume {} was attached before the host restarted, and nobody has attached it since",
-            record.volume
+            name_of(record)
         ),
         "attach the volume again to bring it back, or detach it to forget it",
     )

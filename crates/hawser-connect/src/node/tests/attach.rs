@@ -293,7 +293,7 @@ async fn the_node_describes_itself_in_the_spelling_of_os_brick() {
     let record = rig.node.describe().await.unwrap();
 
     assert_eq!(record.id.as_str(), "node-1");
-    assert_eq!(record.properties["os_type"], "linux");
+    assert_eq!(record.properties["os_type"], "LINUX");
     assert_eq!(record.properties["multipath"], false);
     assert_eq!(record.properties["boot_id"], record.boot_id);
 }

@@ -4,6 +4,7 @@ mod attach;
 mod faults;
 mod format;
 mod freeze;
+mod library;
 mod mount;
 mod rig;
 mod survey;

@@ -164,7 +164,7 @@ pub struct DoctorArgs {
     /// Repair what is provably ours and provably unused.
     #[arg(long)]
     pub fix: bool,
-    /// Look at this host only, without a server.
+    /// Look at this host only, without a server; so it is anyway on a host that has none.
     #[arg(long)]
     pub local: bool,
 }

@@ -10,7 +10,7 @@ use super::super::error::CliError;
 use super::super::human::plain;
 
 pub(super) async fn run(args: DoctorArgs, context: &Context<'_>) -> Result<(), CliError> {
-    let findings = if args.local {
+    let findings = if args.local || !context.backend.has_server() {
         context.backend.node().await?.survey(args.fix).await?
     } else {
         context.control().await?.doctor(args.fix).await?
@@ -20,7 +20,8 @@ pub(super) async fn run(args: DoctorArgs, context: &Context<'_>) -> Result<(), C
     let text: String = findings.iter().map(describe).collect();
     context.list(&ListView::<FindingView>::whole(findings), || names, || text)?;
     match open {
-        0 => context.say("everything belongs together"),
+        0 if context.backend.has_server() => context.say("everything belongs together"),
+        0 => context.say("everything on this host belongs together; there is no server here"),
         _ => Err(CliError::Findings(open)),
     }
 }

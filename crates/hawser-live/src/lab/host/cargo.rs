@@ -1,6 +1,6 @@
 //! Builds what goes into a guest, with the cargo that runs the lab.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Lab;
 use super::error::{Attempt, LabError, Result};
+use crate::lab::suites::Suite;
 use crate::process;
 
 /// How a bench is built.
@@ -26,25 +27,30 @@ pub(super) struct Built {
     pub(super) hawser: PathBuf,
     /// Test executables by the name of their file.
     pub(super) tests: BTreeMap<String, PathBuf>,
+    /// Examples by their name.
+    pub(super) examples: BTreeMap<String, PathBuf>,
 }
 
-/// Builds the program and these test files.
-pub(super) async fn build(lab: &Lab, tests: &[&str]) -> Result<Built> {
+/// Builds the program, the test files of these suites and the examples they use.
+pub(super) async fn build(lab: &Lab, suites: &[&Suite]) -> Result<Built> {
+    let tests: Vec<&str> = suites.iter().map(|suite| suite.test).collect();
+    let examples: BTreeSet<&str> =
+        suites.iter().flat_map(|suite| suite.examples).copied().collect();
     let programs = run(lab, &["build", "--workspace", "--bin", "hawser"]).await?;
     let mut words = vec!["test", "--workspace", "--no-run"];
-    for test in tests {
-        words.extend(["--test", test]);
-    }
-    let mut found = BTreeMap::new();
-    if !tests.is_empty() {
-        found = executables(&run(lab, &words).await?, "test");
-    }
+    words.extend(tests.iter().flat_map(|test| ["--test", test]));
+    let messages = if tests.is_empty() { String::new() } else { run(lab, &words).await? };
+    let found = executables(&messages, "test");
+    let mut words = vec!["build", "--workspace"];
+    words.extend(examples.iter().flat_map(|example| ["--example", example]));
+    let messages = if examples.is_empty() { String::new() } else { run(lab, &words).await? };
+    let examples = executables(&messages, "example");
     let not_built = |name: &str| LabError::NotBuilt { name: name.to_owned() };
     if let Some(missing) = tests.iter().find(|test| !found.contains_key(**test)) {
         return Err(not_built(missing));
     }
     let hawser = executables(&programs, "bin").remove("hawser");
-    Ok(Built { hawser: hawser.ok_or_else(|| not_built("hawser"))?, tests: found })
+    Ok(Built { hawser: hawser.ok_or_else(|| not_built("hawser"))?, tests: found, examples })
 }
 
 /// Builds the program and a bench: as they are shipped and measured, or as tests are built.
@@ -62,7 +68,11 @@ pub(super) async fn build_bench(lab: &Lab, bench: &str, how: Build) -> Result<Bu
         return Err(not_built(bench));
     }
     let hawser = executables(&programs, "bin").remove("hawser");
-    Ok(Built { hawser: hawser.ok_or_else(|| not_built("hawser"))?, tests: found })
+    Ok(Built {
+        hawser: hawser.ok_or_else(|| not_built("hawser"))?,
+        tests: found,
+        examples: BTreeMap::new(),
+    })
 }
 
 /// Runs cargo; its words for people go to standard error, what it built is answered.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::cargo::Built;
-use super::error::{Attempt, Result};
+use super::error::{Attempt, LabError, Result};
 use super::initrd::{copy, copy_tree};
 use super::program::{bound, run};
 use crate::lab::suites::Suite;
@@ -68,6 +68,15 @@ pub(super) async fn disk(
     }
     let mut script = String::new();
     if let Some(suite) = suite {
+        for name in suite.examples {
+            let path = built
+                .examples
+                .get(*name)
+                .ok_or_else(|| LabError::NotBuilt { name: (*name).to_owned() })?;
+            let folder = stage.folder.join("target/examples");
+            fs::create_dir_all(&folder).attempt(|| format!("making {}", folder.display()))?;
+            link(path, &folder.join(name))?;
+        }
         script = command(suite.test, args);
         if let Some(more) = suite.stage {
             more(&stage).attempt(|| format!("gathering the files of {}", suite.test))?;

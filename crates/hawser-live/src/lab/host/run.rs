@@ -31,7 +31,7 @@ pub async fn run(lab: &Lab, suites: &[&'static Suite], args: &[String]) -> Resul
     let cache = Cache::open(&lab.cache)?;
     let tests: Vec<&str> = suites.iter().map(|suite| suite.test).collect();
     say(&format!("building {}", tests.join(" ")));
-    let built = cargo::build(lab, &tests).await?;
+    let built = cargo::build(lab, suites).await?;
     let mut outcomes = Vec::new();
     for suite in suites {
         let outcome = turn(lab, &recipe, &cache, &built, suite, args).await?;
@@ -97,7 +97,7 @@ pub async fn shell(lab: &Lab, image: Image, suite: Option<&'static Suite>) -> Re
         ..Suite::new("none", Set::Core, minutes(0))
     });
     needs.guests = 1;
-    let built = cargo::build(lab, suite.map(|suite| suite.test).as_slice()).await?;
+    let built = cargo::build(lab, suite.as_slice()).await?;
     let parts = image::ensure(&recipe, &cache, needs.image, false).await?;
     let folder = cache.run_folder()?;
     initrd::make(&recipe, &parts, folder.path()).await?;
