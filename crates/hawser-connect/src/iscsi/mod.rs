@@ -87,7 +87,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     proof: Proof::RealKernel,
     needs: &[
         Need::Root,
-        Need::Module("iscsi_tcp"),
+        Need::ModuleOf { protocol: "ISCSI", module: "iscsi_tcp" },
+        Need::ModuleOf { protocol: "ISER", module: "ib_iser" },
         Need::Program {
             name: "iscsiadm",
             packages: Packages {

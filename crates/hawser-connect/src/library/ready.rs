@@ -31,32 +31,36 @@ enum World {
 
 /// The status of each protocol of a connector.
 pub(crate) async fn status(host: &dyn Host, info: &ConnectorInfo) -> Result<Vec<ConnectorStatus>> {
-    let mut missing = Vec::new();
     let platform = Platform::of(&host.facts().await?.machine);
     let everywhere = info.platforms.contains(&Platform::All);
-    if !everywhere && !info.platforms.contains(&platform) {
-        missing.push(Missing {
-            what: format!("support for {}", platform.as_str()),
-            advice: "this protocol does not exist on this platform".into(),
+    let mut all = Vec::new();
+    for protocol in info.protocols {
+        let mut missing = Vec::new();
+        if !everywhere && !info.platforms.contains(&platform) {
+            let others: Vec<_> = info.platforms.iter().map(|p| p.as_str()).collect();
+            missing.push(Missing {
+                what: format!("support for {}", platform.as_str()),
+                advice: format!("this protocol exists on {} only", others.join(", ")),
+            });
+        }
+        for need in info.needs {
+            missing.extend(check(host, protocol, need).await?);
+        }
+        all.push(ConnectorStatus {
+            protocol: (*protocol).to_owned(),
+            maturity: in_words(info.maturity).into(),
+            proof: info.proof.as_str().into(),
+            note: info.note.into(),
+            ready: missing.is_empty(),
+            missing,
+            platforms: info.platforms.iter().map(|p| p.as_str().to_owned()).collect(),
+            extend: info.abilities.extend,
+            multipath: info.abilities.multipath.map(|by| paths_by(by).to_owned()),
+            encryption: info.abilities.encryption,
+            reservation: info.abilities.reservation,
         });
     }
-    for need in info.needs {
-        missing.extend(check(host, need).await?);
-    }
-    let one = |protocol: &&str| ConnectorStatus {
-        protocol: (*protocol).to_owned(),
-        maturity: in_words(info.maturity).into(),
-        proof: info.proof.as_str().into(),
-        note: info.note.into(),
-        ready: missing.is_empty(),
-        missing: missing.clone(),
-        platforms: info.platforms.iter().map(|p| p.as_str().to_owned()).collect(),
-        extend: info.abilities.extend,
-        multipath: info.abilities.multipath.map(|by| paths_by(by).to_owned()),
-        encryption: info.abilities.encryption,
-        reservation: info.abilities.reservation,
-    };
-    Ok(info.protocols.iter().map(one).collect())
+    Ok(all)
 }
 
 fn in_words(maturity: Maturity) -> &'static str {
@@ -76,19 +80,20 @@ fn paths_by(by: PathsBy) -> &'static str {
     }
 }
 
-async fn check(host: &dyn Host, need: &Need) -> Result<Option<Missing>> {
+async fn check(host: &dyn Host, protocol: &str, need: &Need) -> Result<Option<Missing>> {
     let lacks = |what: String, advice: String| Ok(Some(Missing { what, advice }));
     match need {
         Need::Root if host.facts().await?.privileged => Ok(None),
-        Need::Root => lacks("the right to change devices and mounts".into(), "run as root".into()),
-        Need::Module(module) => {
+        Need::Root => lacks(
+            "the right to change devices and mounts".into(),
+            "run it as root, or give it the capability CAP_SYS_ADMIN".into(),
+        ),
+        Need::ModuleOf { protocol: other, .. } if *other != protocol => Ok(None),
+        Need::Module(module) | Need::ModuleOf { module, .. } => {
             if modules::is_there(host, module).await? || is_loadable(host, module).await? {
                 return Ok(None);
             }
-            let advice = format!(
-                "use a kernel that has it, or install its package of extra modules ({module})"
-            );
-            lacks(format!("the kernel module {module}"), advice)
+            lacks(format!("the kernel module {module}"), obtain_module(host, module).await?)
         }
         Need::Program { name, packages } => {
             for folder in FOLDERS {
@@ -145,6 +150,47 @@ pub(crate) fn is_running(host: &dyn Host, name: &str) -> Result<bool> {
     Ok(false)
 }
 
+/// How to get a kernel module that is neither loaded nor built in nor to be found.
+async fn obtain_module(host: &dyn Host, module: &str) -> Result<String> {
+    let facts = host.facts().await?;
+    let kernel = &facts.kernel;
+    let text = host.files().read_text(Path::new("/etc/os-release"))?.unwrap_or_default();
+    if host.files().resolve(Path::new(&format!("/lib/modules/{kernel}")))?.is_none() {
+        return Ok(format!(
+            "there are no modules of the running kernel {kernel} here: in a container, run `modprobe {module}` on its host and show /lib/modules to the container; elsewhere, boot a kernel of the distribution ({})",
+            kernel_package(&text, kernel, &facts.machine)
+        ));
+    }
+    Ok(format!("{}, then `modprobe {module}`", kernel_package(&text, kernel, &facts.machine)))
+}
+
+/// What has the drivers that small kernels leave out.
+fn kernel_package(os_release: &str, kernel: &str, machine: &str) -> String {
+    let boot = "and boot that kernel";
+    match world(os_release) {
+        Some(World::Apt) if names_of(os_release).any(|name| name == "ubuntu") => {
+            format!("apt-get install linux-modules-extra-{kernel}")
+        }
+        Some(World::Apt) => {
+            let flavour = match machine {
+                "x86_64" => "amd64",
+                "aarch64" => "arm64",
+                "ppc64le" => "powerpc64le",
+                other => other,
+            };
+            format!("apt-get install linux-image-{flavour} {boot}: the cloud kernel lacks drivers")
+        }
+        Some(World::Dnf) => {
+            format!("dnf install kernel-modules-{kernel} kernel-modules-extra-{kernel}")
+        }
+        Some(World::Zypper) => {
+            format!("zypper install kernel-default {boot}: kernel-default-base lacks drivers")
+        }
+        Some(World::Apk) => format!("apk add linux-lts {boot}: linux-virt lacks drivers"),
+        None => format!("install the kernel package that has all drivers {boot}"),
+    }
+}
+
 /// How to install a package here.
 fn install(host: &dyn Host, packages: &Packages) -> Result<String> {
     let text = host.files().read_text(Path::new("/etc/os-release"))?.unwrap_or_default();
@@ -163,12 +209,7 @@ fn install(host: &dyn Host, packages: &Packages) -> Result<String> {
 
 /// By `ID` and `ID_LIKE` of os-release.
 fn world(os_release: &str) -> Option<World> {
-    let value = |key: &str| {
-        let line = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
-        line.unwrap_or_default().trim_matches('"').to_owned()
-    };
-    let words = format!("{} {}", value("ID"), value("ID_LIKE"));
-    words.split_whitespace().find_map(|word| match word {
+    names_of(os_release).find_map(|word| match word {
         "debian" | "ubuntu" => Some(World::Apt),
         "fedora" | "rhel" | "centos" => Some(World::Dnf),
         "suse" | "opensuse" | "sles" => Some(World::Zypper),
@@ -177,8 +218,20 @@ fn world(os_release: &str) -> Option<World> {
     })
 }
 
+/// What a distribution calls itself, and its relatives.
+fn names_of(os_release: &str) -> impl Iterator<Item = &str> {
+    let value = |key: &str| {
+        let line = os_release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
+        line.unwrap_or_default().trim_matches('"')
+    };
+    [value("ID"), value("ID_LIKE")].into_iter().flat_map(str::split_whitespace)
+}
+
 #[cfg(test)]
 mod tests {
+    use hawser_core::connection::Protocol;
+    use hawser_testkit::fake_host::FakeHost;
+
     use super::*;
 
     #[test]
@@ -191,6 +244,62 @@ mod tests {
         ));
         assert!(matches!(world("ID=alpine"), Some(World::Apk)));
         assert!(world("").is_none());
+    }
+
+    /// The words for a bare host of each world: nothing is installed, nobody is root.
+    #[tokio::test]
+    async fn a_bare_host_is_told_for_every_connector_what_to_get_and_how() {
+        for (name, install) in [
+            ("debian", "apt-get install"),
+            ("rocky", "dnf install"),
+            ("leap", "zypper install"),
+            ("alpine", "apk add"),
+        ] {
+            let host = FakeHost::new();
+            let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/corpus/os_release/");
+            let text = std::fs::read_to_string(format!("{folder}{name}")).unwrap();
+            host.kernel().file("/etc/os-release", text);
+            let mut told = Vec::new();
+            for connector in crate::CONNECTORS {
+                for one in status(&host, connector.info()).await.unwrap() {
+                    assert_eq!(one.ready, one.missing.is_empty(), "{one:?}");
+                    told.extend(one.missing);
+                }
+            }
+            for one in &told {
+                assert!(one.what.len() > 5 && one.advice.len() > 10, "{one:?}");
+                let foreign = ["apt-get install", "dnf install", "zypper install", "apk add"];
+                let foreign = foreign.iter().filter(|command| **command != install);
+                assert_eq!(foreign.filter(|f| one.advice.contains(**f)).count(), 0, "{one:?}");
+            }
+            let packaged = told.iter().filter(|one| one.advice.contains(install)).count();
+            assert!(packaged > 5, "{name}: {told:#?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn each_protocol_of_a_connector_is_told_its_own_module() {
+        let host = FakeHost::new();
+        host.kernel().module("iscsi_tcp");
+        let info = crate::find(&Protocol::new("iser")).unwrap().info();
+        let all = status(&host, info).await.unwrap();
+        let lacks = |protocol: &str, module: &str| {
+            let one = all.iter().find(|one| one.protocol == protocol).unwrap();
+            one.missing.iter().any(|missing| missing.what.contains(module))
+        };
+        assert!(!lacks("ISCSI", "iscsi_tcp") && !lacks("ISCSI", "ib_iser"), "{all:#?}");
+        assert!(lacks("ISER", "ib_iser") && !lacks("ISER", "iscsi_tcp"), "{all:#?}");
+    }
+
+    #[test]
+    fn the_package_of_drivers_is_named_as_the_distribution_names_it() {
+        let package = |os: &str| kernel_package(os, "6.8.0-1-x", "x86_64");
+        assert!(package("ID=ubuntu\nID_LIKE=debian").contains("linux-modules-extra-6.8.0-1-x"));
+        assert!(package("ID=debian").contains("linux-image-amd64"));
+        assert!(package("ID=fedora").contains("kernel-modules-extra-6.8.0-1-x"));
+        assert!(package("ID=sles").contains("kernel-default"));
+        assert!(package("ID=alpine").contains("linux-lts"));
+        assert!(package("").contains("kernel package"));
     }
 
     #[test]

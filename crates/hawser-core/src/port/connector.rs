@@ -167,6 +167,13 @@ pub enum Need {
     Root,
     /// A kernel module, loaded, built in or loadable.
     Module(&'static str),
+    /// The same for one of its protocols only.
+    ModuleOf {
+        /// The protocol.
+        protocol: &'static str,
+        /// The module.
+        module: &'static str,
+    },
     /// A program and the packages that have it.
     Program {
         /// Its bare name.
