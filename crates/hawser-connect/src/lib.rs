@@ -1,16 +1,4 @@
-//! Connectors: what acts on a host so that a volume becomes a device, a folder or a file there.
-//!
-//! One folder per protocol, one line each in [`CONNECTORS`]. A connector keeps no state; what this
-//! host has attached stands in the [`FileRegistry`], one file per attachment, shared by every
-//! Hawser process of the host together with the locks that keep them apart. So this crate works
-//! alone, as a library, without a store and without an engine:
-//!
-//! 1. take the volume's lock ([`Registry::lock`](hawser_core::port::Registry::lock));
-//! 2. write the intent ([`Registry::put`](hawser_core::port::Registry::put));
-//! 3. call the connector that [`find`] answers;
-//! 4. write the result, then answer.
-//!
-//! A protocol is added by a folder, its `mod` line and its table line below.
+#![doc = include_str!("manual.md")]
 
 mod aoe;
 mod disco;

@@ -193,7 +193,7 @@ fn by_reason(reason: Reason) -> &'static str {
         }
         Reason::DataLost => "check the volume's content: what was cached did not reach it",
         Reason::NotRemoved | Reason::HostTimeout | Reason::Several => {
-            "repeat the command; `hawser doctor --local` shows what is left"
+            "repeat the command; `hawser doctor` shows what is left"
         }
         Reason::PathsDown => "bring all paths back, then repeat the command",
         Reason::EncryptionUnsupported => "only block volumes can be encrypted or reserved",
