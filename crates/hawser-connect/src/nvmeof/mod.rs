@@ -61,10 +61,12 @@ pub(crate) struct Nvmeof;
 
 static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["NVMEOF"],
-    maturity: Maturity::Preview,
+    maturity: Maturity::Stable,
     note: "TCP, RDMA, Fibre Channel and loop through /dev/nvme-fabrics, without nvme-cli; native \
-           multipath with ANA; DH-HMAC-CHAP; every platform, although os-brick has it on x86 only. \
-           Volumes mirrored over several namespaces (volume_replicas) and TLS are refused by name",
+           multipath with ANA, dm-multipath where that is off; DH-HMAC-CHAP; os-brick has it on x86 \
+           only, nothing in the protocol asks for that. Reservations are not proven: the kernel's \
+           target has them since 6.13 only. Mirrors over several namespaces (volume_replicas) and \
+           TLS are refused by name",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,
@@ -72,7 +74,7 @@ static INFO: ConnectorInfo = ConnectorInfo {
         encryption: true,
         reservation: true,
     },
-    proof: Proof::Fixtures,
+    proof: Proof::RealKernel,
     needs: &[
         Need::Root,
         Need::Module("nvme_core"),

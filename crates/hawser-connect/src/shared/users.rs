@@ -121,7 +121,7 @@ pub(crate) async fn refuse_users(
     let limit = deadline.within(UDEV_LIMIT);
     let settled = wait::until(&mut *events, limit, async || {
         let mut found = openers(&numbers).await;
-        found.retain(|opener| !UDEV.contains(&opener.program.as_str()));
+        found.retain(|opener| !opener.is_udev());
         // A call of our own that was given up may still be at it.
         let only_us = !found.is_empty() && found.iter().all(|opener| opener.pid == ourselves);
         Ok((!only_us).then_some(found))
@@ -184,7 +184,16 @@ async fn refuse_openers(
     match openers_beside_udev(host, parts, deadline).await? {
         Some(found) if found.is_empty() => Ok(()),
         Some(found) => Err(busy(disk, found.iter().take(MOST).map(Opener::words).collect())),
-        None => Err(busy(disk, vec!["udev, which reads it".into()])),
+        None => {
+            let numbers: Vec<_> = parts.iter().map(|(_, number)| *number).collect();
+            let left = openers(&numbers).await;
+            let words = left.iter().filter(|opener| !opener.is_udev()).map(Opener::words);
+            let mut words: Vec<String> = words.take(MOST).collect();
+            if words.is_empty() {
+                words.push("udev, which reads it".into());
+            }
+            Err(busy(disk, words))
+        }
     }
 }
 
@@ -194,7 +203,8 @@ pub(crate) async fn wait_for_udev(host: &dyn Host, disk: &Whole, deadline: Deadl
     openers_beside_udev(host, &parts, deadline).await.map(drop)
 }
 
-/// Who has a disk open as soon as it is not udev alone; `None` when udev does not end.
+/// Who has a disk open as soon as it is not only udev, or a call of our own that was given up and is
+/// still at it; `None` when those do not end.
 async fn openers_beside_udev(
     host: &dyn Host,
     parts: &[(PathBuf, (u32, u32))],
@@ -204,8 +214,8 @@ async fn openers_beside_udev(
     let mut events = host.events().subscribe();
     wait::until(&mut *events, deadline.within(UDEV_LIMIT), async || {
         let found = openers(&numbers).await;
-        let udev = |opener: &Opener| UDEV.contains(&opener.program.as_str());
-        Ok((found.is_empty() || !found.iter().all(udev)).then_some(found))
+        let passing = |opener: &Opener| opener.is_udev() || opener.pid == std::process::id();
+        Ok((found.is_empty() || !found.iter().all(passing)).then_some(found))
     })
     .await
 }
@@ -267,6 +277,10 @@ struct Opener {
 }
 
 impl Opener {
+    fn is_udev(&self) -> bool {
+        UDEV.contains(&self.program.as_str())
+    }
+
     fn words(&self) -> String {
         format!("{} ({})", self.program, self.pid)
     }

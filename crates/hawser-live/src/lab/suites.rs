@@ -11,6 +11,7 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_smoke", Set::Core, minutes(3)).scratch(2, 256),
     Suite::new("vm_kernel", Set::Core, minutes(5)),
     Suite::new("vm_nvme_tcp", Set::Core, minutes(6)),
+    Suite::new("vm_nvme_faults", Set::Full, minutes(6)),
     Suite::new("vm_nvme_dm", Set::Full, minutes(5)).kernel_args("nvme_core.multipath=N"),
     Suite::new("vm_nvme_rdma", Set::Full, minutes(4)),
     Suite::new("vm_nvme_fc", Set::Full, minutes(4)),

@@ -1,6 +1,8 @@
 //! What the NVMe suites share.
 #![allow(dead_code, reason = "each suite uses its part")]
 
+pub(crate) mod tcp;
+
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
