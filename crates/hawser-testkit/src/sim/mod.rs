@@ -13,6 +13,7 @@ pub mod multipath;
 pub mod nvme;
 pub mod quobyte;
 pub mod rbd;
+pub mod scaleio;
 pub mod scality;
 pub mod scsi;
 pub mod vzstorage;
