@@ -22,6 +22,7 @@ mod quobyte;
 mod rbd;
 mod record_file;
 mod registry;
+mod scaleio;
 mod scality;
 mod shared;
 mod smb;
@@ -50,6 +51,7 @@ pub static CONNECTORS: &[&dyn Connector] = &[
     &nbd::Nbd,
     &nvmeof::Nvmeof,
     &rbd::Rbd,
+    &scaleio::Scaleio,
     &Remote(nfs::Nfs),
     &Remote(smb::Smb),
     &Remote(glusterfs::Glusterfs),

@@ -47,7 +47,7 @@ impl NodeHalf {
         detach: &Detach,
     ) -> Result<Change<()>> {
         let _alone = self.gates.enter(self.registry.as_ref(), &work.publication).await?;
-        let record = match self.current(&work.publication).await? {
+        let mut record = match self.current(&work.publication).await? {
             Some(record) => record,
             None if self.find(&work.info).await?.is_none() => return Ok(Change::Already(())),
             None => {
@@ -55,6 +55,8 @@ impl NodeHalf {
                 self.claim(work, None, boot_id).await?
             }
         };
+        // A storage system may have to be asked once more, and records hold no secrets.
+        record.info.secrets = work.info.secrets.clone();
         self.detach_record(record, detach).await?;
         Ok(Change::Made(()))
     }

@@ -19,6 +19,7 @@ use hawser_core::port::library::PropertiesRequest;
 use hawser_core::{Kind, Reason};
 use serde_json::{Map, Value, json};
 
+use crate::scaleio;
 use crate::shared::nvme_host;
 
 /// A daemon that does not answer such a question in this time answers none.
@@ -62,6 +63,9 @@ pub(crate) async fn read(
         wwnns.dedup();
         put("wwpns", json!(wwpns));
         put("wwnns", json!(wwnns));
+    }
+    if let Some(guid) = scaleio::own_guid(host).await {
+        put("sdc_guid", json!(guid));
     }
     let system = system::uuid(files, platform)?;
     if let Some(uuid) = &system {

@@ -10,6 +10,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identi
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::connector::ConnectorInfo;
+use hawser_core::port::kernel::Files;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Kind, Outcome};
@@ -121,7 +122,7 @@ impl<C: Client> Vendor<C> {
     /// The disk, once it can be opened; `None` while it is not there.
     async fn disk(&self, host: &dyn Host, volume: &C::Volume) -> Result<Option<Whole>> {
         let Some(node) = self.0.node(host, volume).await? else { return Ok(None) };
-        let Some(name) = kernel_name(host, &node)? else { return Ok(None) };
+        let Some(name) = kernel_name(host.files(), &node)? else { return Ok(None) };
         Ok(Some(Whole { name, node }))
     }
 
@@ -259,8 +260,7 @@ impl<C: Client> Vendor<C> {
 }
 
 /// The name in sysfs of the disk at a node; `None` when there is no disk.
-fn kernel_name(host: &dyn Host, node: &Path) -> Result<Option<String>> {
-    let files = host.files();
+pub(crate) fn kernel_name(files: &dyn Files, node: &Path) -> Result<Option<String>> {
     let Some((major, minor)) = files.device_number(node)? else { return Ok(None) };
     let link = files.resolve(Path::new(&format!("/sys/dev/block/{major}:{minor}")))?;
     Ok(link.and_then(|path| Some(path.file_name()?.to_str()?.to_owned())))
