@@ -63,7 +63,7 @@ fn main() -> ExitCode {
 }
 
 fn run(asked: &[&str]) {
-    let wanted = |part: &str| asked.is_empty() || asked.iter().any(|one| *one == part);
+    let wanted = |part: &str| asked.is_empty() || asked.contains(&part);
     let mut report = Report::default();
     report::say_machine(&binary());
     let _iscsid = guest::iscsid();
