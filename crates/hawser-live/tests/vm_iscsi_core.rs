@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -56,7 +57,10 @@ fn live_twice(san: &San, volume: &Volume, attach: &Attach, check: impl Fn(&Path)
 
 /// How many paths of a map work, by device mapper's own word.
 fn usable(map: &Path) -> usize {
-    let status = cmd("dmsetup").arg("status").arg(map).ok();
+    // By its name: a node without the link that udev makes later is none for dmsetup.
+    let node = map.file_name().expect("a device").to_string_lossy();
+    let name = fs::read_to_string(format!("/sys/block/{node}/dm/name")).expect("a map");
+    let status = cmd("dmsetup").args(["status", name.trim()]).ok();
     let words: Vec<&str> = status.split_whitespace().collect();
     words.windows(2).filter(|pair| pair[0].contains(':') && pair[1] == "A").count()
 }

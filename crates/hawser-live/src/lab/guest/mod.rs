@@ -77,7 +77,7 @@ pub fn modprobe(modules: &[&str]) {
 /// Waits until udev has handled everything that the kernel reported so far.
 #[track_caller]
 pub fn settle() {
-    cmd("udevadm").args(["settle", "--timeout=30"]).ok();
+    cmd("udevadm").args(["settle", "--timeout=90"]).limit(Duration::from_secs(100)).ok();
 }
 
 /// Waits until something is the case, and answers it.
