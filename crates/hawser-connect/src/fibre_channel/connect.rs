@@ -8,14 +8,15 @@ use hawser_core::{Change, Outcome};
 
 use super::data::Volume;
 use super::fabric::Adapter;
-use super::look::{self, Way};
+use super::look::{self, Found, Way};
 use super::reach::{self, FABRIC_LIMIT, Reach};
 use crate::shared::error::AttachError;
-use crate::shared::multipath;
+use crate::shared::multipath::{self, Map};
 use crate::shared::scsi::{
     self, Address, Assemble, Names, Route, ScsiDisk, TakeBack, appear, fresh, is_wrong_volume,
     most_telling,
 };
+use crate::shared::users;
 use crate::shared::wait::Deadline;
 
 /// One attach.
@@ -70,9 +71,9 @@ impl Connect<'_> {
         let (host, volume, deadline) = (self.host, self.volume, self.deadline);
         let reach = Reach { host, volume, multipath: self.attach.multipath, deadline };
         let ways = reach.ways(&all).await?;
-        let _scanning = reach::scan_lock(host).await?;
+        let _scanning = reach::scan_lock(host, deadline).await?;
         let mut made = Vec::new();
-        let attached = match self.paths(&ways, &mut made).await {
+        let attached = match self.paths(&all, &ways, &mut made).await {
             Ok(paths) => self.assemble(&paths, &made).await,
             Err(error) => Err(error),
         };
@@ -95,10 +96,11 @@ impl Connect<'_> {
         Ok(())
     }
 
-    /// The paths to the volume: one, or all that there are.
-    async fn paths(&self, ways: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
+    /// The paths to the volume over ways that are up: one, or all that there are.
+    async fn paths(&self, all: &[Way], ways: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
         if self.attach.multipath == Multipath::Off {
-            return self.one(ways, made).await;
+            let there = self.there(all, made).await?;
+            return if there.is_empty() { self.first(ways, made).await } else { Ok(there) };
         }
         let tries = ways.iter().map(|way| async {
             let mut made = MadeAt::new(way);
@@ -138,21 +140,32 @@ impl Connect<'_> {
         Ok(paths)
     }
 
-    /// The paths that are there, or the first way that works.
-    async fn one(&self, ways: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
-        let files = self.host.files();
+    /// The paths that are there. One that is down may be the one that somebody has: he would not
+    /// see what is written over another. So it is passed over only when nobody uses it.
+    async fn there(&self, all: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
         let mut paths = Vec::new();
-        for way in ways {
-            if way.disk(files)?.is_some() {
-                let mut at = MadeAt::new(way);
-                let path = self.path(way, &mut at).await;
-                made.push(at);
-                paths.push(path?);
+        for Found { way, disk } in look::disks(self.host.files(), all)? {
+            let mut at = MadeAt::new(&way);
+            let path = self.path(&way, &mut at).await;
+            made.push(at);
+            match path {
+                Ok(path) => paths.push(path),
+                Err(error) if is_wrong_volume(&error) => return Err(error),
+                Err(error) => {
+                    tracing::warn!(%way, error = %error.sentence(), "a path is down");
+                    let below_map = Map::above(self.host.files(), &disk.disk)?.is_some();
+                    if !below_map {
+                        let (host, deadline) = (self.host, self.deadline);
+                        users::refuse_users(host, &disk.disk, &[], false, deadline).await?;
+                    }
+                }
             }
         }
-        if !paths.is_empty() {
-            return Ok(paths);
-        }
+        Ok(paths)
+    }
+
+    /// The path over the first way that works.
+    async fn first(&self, ways: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
         let mut errors = Vec::new();
         for way in ways {
             let mut at = MadeAt::new(way);

@@ -8,12 +8,13 @@ use std::time::Duration;
 use hawser_core::attach::Multipath;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::LockMode;
+use hawser_core::port::registry::LockGuard;
 use tokio::time::Instant;
 
 use super::data::Volume;
 use super::look::Way;
 use crate::shared::error::AttachError;
+use crate::shared::locks;
 use crate::shared::scsi::{self, Address, Place, Route, ScsiDisk};
 use crate::shared::users;
 use crate::shared::wait::{self, Deadline};
@@ -32,10 +33,8 @@ const WILDCARD_AFTER: Duration = Duration::from_secs(1);
 const SCAN_LOCK: &str = "fibre-channel-scan";
 
 /// Waits to scan beside others who scan for one place each.
-pub(super) async fn scan_lock(
-    host: &dyn Host,
-) -> Result<Box<dyn hawser_core::port::registry::LockGuard>> {
-    host.locks().lock(SCAN_LOCK, LockMode::Shared).await
+pub(super) async fn scan_lock(host: &dyn Host, deadline: Deadline) -> Result<Box<dyn LockGuard>> {
+    locks::beside(host, SCAN_LOCK, "the fabric", deadline).await
 }
 
 /// The ways to a volume that are to be tried.
@@ -134,7 +133,7 @@ impl Reach<'_> {
     /// somebody else's, and is taken away.
     async fn scan_widely(&self, ways: &[Way]) -> Result<()> {
         let host = self.host;
-        let _alone = host.locks().lock(SCAN_LOCK, LockMode::Exclusive).await?;
+        let _alone = locks::alone(host, SCAN_LOCK, "the fabric", self.deadline).await?;
         let before = self.devices()?;
         let places: BTreeSet<(u32, u64)> =
             ways.iter().map(|way| (way.adapter.number, way.port.lun.kernel())).collect();

@@ -17,7 +17,27 @@ pub(crate) async fn alone(
     what: &str,
     deadline: Deadline,
 ) -> Result<Box<dyn LockGuard>> {
-    let lock = host.locks().lock(name, LockMode::Exclusive);
+    wait(host, name, LockMode::Exclusive, what, deadline).await
+}
+
+/// Waits until nobody is [`alone`] with something; others may be beside.
+pub(crate) async fn beside(
+    host: &dyn Host,
+    name: &str,
+    what: &str,
+    deadline: Deadline,
+) -> Result<Box<dyn LockGuard>> {
+    wait(host, name, LockMode::Shared, what, deadline).await
+}
+
+async fn wait(
+    host: &dyn Host,
+    name: &str,
+    mode: LockMode,
+    what: &str,
+    deadline: Deadline,
+) -> Result<Box<dyn LockGuard>> {
+    let lock = host.locks().lock(name, mode);
     match tokio::time::timeout(deadline.left(), lock).await {
         Ok(lock) => lock,
         Err(_) => {

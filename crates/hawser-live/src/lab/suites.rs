@@ -19,6 +19,7 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_iscsi", Set::Full, minutes(12)),
     Suite::new("vm_multipath", Set::Full, minutes(18)),
     Suite::new("vm_iser", Set::Full, minutes(5)),
+    Suite::new("vm_fc", Set::Full, minutes(12)),
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
     Suite::new("vm_layers", Set::Full, minutes(8)),
     Suite::new("vm_faults", Set::Soak, minutes(30)),

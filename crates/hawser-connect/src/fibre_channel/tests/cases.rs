@@ -198,3 +198,22 @@ async fn numbers_above_255_are_found_where_the_kernel_has_them() {
 
     assert_eq!(devices(&rig.host), ["3:0:0:16684"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_path_in_use_that_is_down_is_not_replaced_by_another_device() {
+    let rig = Storage::with_fabrics(2).rig(both_ports());
+    let attached = rig.connect().await.unwrap();
+    let node = attached.get().path().to_owned();
+    fc::set_remote_port(rig.host.kernel(), 3, THEIRS[0], fc::PortState::Blocked);
+    rig.host.set_busy(&node, true);
+
+    let refused = rig.connect().await.unwrap_err();
+    assert_eq!(refused.reason(), Some(Reason::DeviceBusy), "{refused:?}");
+    assert_eq!(devices(&rig.host), ["3:0:0:1"]);
+
+    rig.host.set_busy(&node, false);
+    let other = rig.connect().await.unwrap();
+    assert_ne!(other.get().path(), node);
+    rig.disconnect(&rig.record(other.get())).await.unwrap();
+    assert_eq!(devices(&rig.host), [""; 0]);
+}

@@ -9,6 +9,7 @@ mod ceph;
 mod command;
 pub mod drbd;
 pub mod faults;
+pub mod fc;
 pub mod file_suite;
 mod gluster;
 mod leftovers;

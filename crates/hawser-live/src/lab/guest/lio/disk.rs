@@ -70,7 +70,7 @@ impl Disk {
     }
 
     /// The folder of the back end in configfs.
-    pub(super) fn object(&self) -> &Path {
+    pub(in crate::lab::guest) fn object(&self) -> &Path {
         &self.0.object
     }
 

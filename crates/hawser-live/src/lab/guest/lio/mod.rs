@@ -41,7 +41,7 @@ fn top() -> PathBuf {
 
 /// Makes a folder, which makes the kernel's object.
 #[track_caller]
-fn make(path: &Path) {
+pub(in crate::lab::guest) fn make(path: &Path) {
     if let Err(error) = fs::create_dir_all(path) {
         panic!("making {}: {error}", path.display());
     }
@@ -49,7 +49,7 @@ fn make(path: &Path) {
 
 /// Writes a value as it is: a line end would become part of a password.
 #[track_caller]
-fn put(path: &Path, value: &str) {
+pub(in crate::lab::guest) fn put(path: &Path, value: &str) {
     if let Err(error) = fs::write(path, value) {
         panic!("writing {value:?} to {}: {error}", path.display());
     }
@@ -62,7 +62,7 @@ fn get(path: &Path) -> String {
 
 /// Ties an object to another one.
 #[track_caller]
-fn tie(object: &Path, link: &Path) {
+pub(in crate::lab::guest) fn tie(object: &Path, link: &Path) {
     if let Err(error) = symlink(object, link) {
         panic!("linking {} to {}: {error}", link.display(), object.display());
     }
@@ -70,7 +70,7 @@ fn tie(object: &Path, link: &Path) {
 
 /// Removes an object; its own attributes need no removing, ties and inner objects do.
 #[track_caller]
-fn remove(path: &Path) {
+pub(in crate::lab::guest) fn remove(path: &Path) {
     let removed = if path.is_symlink() { fs::remove_file(path) } else { fs::remove_dir(path) };
     let Err(error) = removed else { return };
     let gone = error.kind() == std::io::ErrorKind::NotFound;
