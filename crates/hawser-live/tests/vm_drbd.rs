@@ -6,6 +6,7 @@ use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,9 @@ const NODE: &str = "/dev/drbd100";
 const MOUNT: &str = "/mnt/drbd";
 const LIMIT: Duration = Duration::from_secs(30);
 
+/// What was made once for all tests.
+static IN_SYNC: Once = Once::new();
+
 /// The near end is for what is tested, the far end is handled by hand.
 struct Bench {
     near: Backing,
@@ -31,15 +35,23 @@ struct Bench {
 impl Bench {
     /// Both ends hold the same; the far one is up, the near one is not.
     fn new() -> Self {
-        let mut bench = Self::raw();
-        bench.near_end().create_metadata();
-        bench.far_end.create_metadata();
-        bench.far_end.admin(&["up"]);
-        {
+        // Making both ends the same takes longer than most tests: it is done once.
+        IN_SYNC.call_once(|| {
+            let bench = Self::raw();
+            bench.near_end().create_metadata();
+            bench.far_end.create_metadata();
+            bench.far_end.admin(&["up"]);
             let near_end = bench.near_end();
             near_end.admin(&["up"]);
             near_end.skip_first_sync();
-        }
+            drop(near_end);
+            bench.far_end.wait("cs:WFConnection");
+            bench.far_end.admin(&["down"]);
+            bench.near.keep();
+            bench.far.keep();
+        });
+        let mut bench = Self::over(Backing::kept("near"), Backing::kept("far"));
+        bench.far_end.admin(&["up"]);
         bench.far_end.wait("cs:WFConnection");
         bench.before = Leftovers::snapshot();
         bench
@@ -49,7 +61,10 @@ impl Bench {
     fn raw() -> Self {
         modprobe(&["drbd"]);
         add_addresses();
-        let (near, far) = (Backing::new("near", 32), Backing::new("far", 32));
+        Self::over(Backing::new("near", 32), Backing::new("far", 32))
+    }
+
+    fn over(near: Backing, far: Backing) -> Self {
         let end = |host: &str, minor, disk: &Backing, address: &str| End {
             host: host.into(),
             minor,
@@ -218,8 +233,9 @@ fn a_resource_that_is_used_elsewhere_is_refused() {
 
 #[test]
 fn without_its_peer_it_is_used_only_when_that_was_asked_for() {
-    let bench = Bench::new();
+    let mut bench = Bench::new();
     bench.far_end.admin(&["down"]);
+    bench.before = Leftovers::snapshot();
 
     let error = refusal(bench.volume().connect());
     assert_eq!(error.reason(), Some(Reason::TargetUnreachable), "{error:?}");

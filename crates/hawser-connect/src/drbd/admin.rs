@@ -141,12 +141,14 @@ impl Admin<'_> {
         }
     }
 
-    /// Lets the resource grow into the disks below it.
-    pub(super) async fn resize(&self) -> Result<()> {
+    /// Lets the resource grow into the disks below it; false while it synchronises, as it does after
+    /// it grew: then DRBD refuses.
+    pub(super) async fn resize(&self) -> Result<bool> {
         let minor = self.target.minor.to_string();
         let output = self.run(Tool::new("drbdsetup").args(["resize", &minor])).await?;
         match output.code {
-            Some(0) => Ok(()),
+            Some(0) => Ok(true),
+            _ if output.stderr.contains("(130)") => Ok(false),
             Some(_) | None => Err(self.failed("resizing", &output, None)),
         }
     }

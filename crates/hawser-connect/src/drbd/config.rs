@@ -16,12 +16,16 @@ const NO_SECRET: &str = "not-needed-here";
 
 /// Sections that make drbdadm run programs or read files of this host, which a text from outside
 /// must not.
-const REFUSED: [&str; 2] = ["handlers", "include"];
+const REFUSED: [&str; 3] = ["handlers", "include", "template-file"];
 
 /// Refuses a text that would do more than describe a resource.
 pub(super) fn check(config: &str) -> Result<(), AttachError> {
     if config.len() > LONGEST {
         return Err(invalid("config", "must have at most 64 KiB"));
+    }
+    // By one drbdadm sees the end of a quotation elsewhere, and what is quoted decides what runs.
+    if config.contains('\\') {
+        return Err(invalid("config", "must not have backslashes"));
     }
     match words(config).into_iter().find(|word| REFUSED.contains(&word.as_str())) {
         None => Ok(()),
@@ -35,7 +39,8 @@ fn words(config: &str) -> Vec<String> {
     let (mut quoted, mut comment) = (false, false);
     for c in config.chars() {
         match c {
-            '\n' => comment = false,
+            // A quotation ends with its line, or drbdadm refuses the whole.
+            '\n' => (quoted, comment) = (false, false),
             '#' if !quoted => comment = true,
             '"' if !comment => quoted = !quoted,
             _ => {}
@@ -98,7 +103,13 @@ mod tests {
 
     #[test]
     fn a_text_that_runs_programs_or_reads_files_is_refused() {
-        for bad in ["resource r { handlers { split-brain \"rm\"; } }", "include \"/etc/x\";"] {
+        for bad in [
+            "resource r { handlers { split-brain \"rm\"; } }",
+            "include \"/etc/x\";",
+            "resource r { template-file \"/etc/x\"; }",
+            "resource r { device \"\\\"\" handlers { split-brain \"rm\"; }",
+            "resource r { device \"\nhandlers { split-brain rm; }",
+        ] {
             assert!(check(bad).is_err(), "{bad}");
         }
         for good in ["resource r { } # no handlers", "resource r { device \"include\"; }"] {

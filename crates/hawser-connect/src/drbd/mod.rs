@@ -47,12 +47,12 @@ use std::time::Duration;
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
-use hawser_core::error::Result;
+use hawser_core::error::{Error, Result};
 use hawser_core::port::connector::{
     Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
 };
 use hawser_core::port::{Connector, Host};
-use hawser_core::{ByteSize, Change};
+use hawser_core::{ByteSize, Change, Outcome};
 
 use admin::Admin;
 use connect::Connect;
@@ -90,7 +90,7 @@ static INFO: ConnectorInfo = ConnectorInfo {
 /// How long growing may take.
 const RESIZE: Duration = Duration::from_secs(30);
 /// How long the block layer may take to hear of a size that DRBD knows.
-const SETTLE: Duration = Duration::from_secs(2);
+const SETTLE: Duration = Duration::from_secs(3);
 
 impl From<NoTarget> for hawser_core::Error {
     fn from(error: NoTarget) -> Self {
@@ -170,7 +170,14 @@ impl Connector for Drbd {
         let disk = target.disk();
         let before = disk.size(host.files())?;
         let mut events = host.events().subscribe();
-        admin.resize().await?;
+        let deadline = Deadline::after(RESIZE);
+        while !admin.resize().await? {
+            if !wait::again(&mut *events, deadline).await {
+                let attempt = format!("waiting until the resource {} is in sync", target.name);
+                let late = AttachError::Deadline { attempt, limit: RESIZE };
+                return Err(Error::from(late).with_outcome(Outcome::Nothing));
+            }
+        }
         let grown = wait::until(&mut *events, Deadline::after(SETTLE), async || {
             let now = disk.size(host.files())?;
             Ok((now != before).then_some(now))

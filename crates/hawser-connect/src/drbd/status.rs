@@ -21,7 +21,13 @@ pub(super) struct Connection {
     pub(super) peer: String,
     /// `Connected`, `Connecting`, `StandAlone` and so on.
     pub(super) state: String,
+    /// The peer's number, by which other lines mean it.
+    number: String,
 }
+
+/// What a connection is called here whose ends have not compared their data yet. DRBD 8.4 and its
+/// programs call that connected; a split brain is found only afterwards.
+const NOT_COMPARED: &str = "Connecting";
 
 /// A volume on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +51,15 @@ impl Resource {
     /// True when there is no peer, or one that answers.
     pub(super) fn is_connected(&self) -> bool {
         self.connections.is_empty() || self.connections.iter().any(Connection::works)
+    }
+
+    /// Nothing is mirrored over the way to this peer.
+    fn not_compared(&mut self, number: &str) {
+        for way in &mut self.connections {
+            if way.number == number && way.works() {
+                way.state = NOT_COMPARED.into();
+            }
+        }
     }
 
     /// True when every peer answers.
@@ -76,7 +91,8 @@ pub(super) fn parse(text: &str) -> BTreeMap<String, Resource> {
             "resource" => resource.primary = field("role") == "Primary",
             "connection" => {
                 let (peer, state) = (field("conn-name"), field("connection"));
-                resource.connections.push(Connection { peer, state });
+                let number = field("peer-node-id");
+                resource.connections.push(Connection { peer, state, number });
             }
             "device" => {
                 if let Ok(minor) = field("minor").parse() {
@@ -84,6 +100,10 @@ pub(super) fn parse(text: &str) -> BTreeMap<String, Resource> {
                 }
             }
             "peer-device" => {
+                if field("replication") == "Off" {
+                    let number = field("peer-node-id");
+                    resource.not_compared(&number);
+                }
                 let disk = field("peer-disk");
                 // A peer without a disk of its own has no data to be behind.
                 if disk != "UpToDate" && disk != "Diskless" {
@@ -114,6 +134,24 @@ exists device name:r1 volume:0 minor:1 disk:Inconsistent
 exists peer-device name:r1 peer-node-id:0 volume:0 replication:Off peer-disk:DUnknown resync-suspended:no
 exists -
 ";
+
+    /// What drbdsetup 9 makes of the state WFReportParams of DRBD 8.4.
+    const COMPARING: &str = "\
+exists resource name:r0 role:Secondary suspended:no
+exists connection name:r0 peer-node-id:0 conn-name:peer connection:Connected role:Unknown
+exists device name:r0 volume:0 minor:100 disk:UpToDate
+exists peer-device name:r0 peer-node-id:0 conn-name:peer volume:0 replication:Off peer-disk:DUnknown resync-suspended:no
+exists -
+";
+
+    #[test]
+    fn ends_that_have_not_compared_their_data_are_not_connected() {
+        let found = &parse(COMPARING)["r0"];
+
+        assert!(!found.is_complete() && !found.is_connected(), "{found:?}");
+        assert!(!found.stands_alone());
+        assert!(parse(EIGHT)["r0"].is_complete());
+    }
 
     /// As DRBD 9 prints it, with more fields.
     const NINE: &str = "\

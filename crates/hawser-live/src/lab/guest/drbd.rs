@@ -29,8 +29,27 @@ impl Backing {
         let file = PathBuf::from(format!("/var/tmp/drbd-{name}.img"));
         let _ = fs::remove_file(&file);
         File::create(&file).and_then(|file| file.set_len(mib << 20)).expect("room for a disk");
+        Self::over(file)
+    }
+
+    /// One with what was kept of another, by its name.
+    #[track_caller]
+    pub fn kept(name: &str) -> Self {
+        let file = PathBuf::from(format!("/var/tmp/drbd-{name}.img"));
+        fs::copy(format!("/var/tmp/drbd-{name}.kept"), &file).expect("what was kept");
+        Self::over(file)
+    }
+
+    fn over(file: PathBuf) -> Self {
         let node = cmd("losetup").args(["--find", "--show"]).arg(&file).ok();
         Self { file, node: node.trim().into() }
+    }
+
+    /// Keeps what is in it for [`Backing::kept`]. Its resource must be down.
+    #[track_caller]
+    pub fn keep(&self) {
+        cmd("blockdev").arg("--flushbufs").arg(&self.node).ok();
+        fs::copy(&self.file, self.file.with_extension("kept")).expect("room for a copy");
     }
 
     /// Makes it larger.
@@ -84,7 +103,7 @@ pub fn config(name: &str, ends: [&End; 2]) -> String {
     // Without ping-timeout and the like a pulled cable is noticed after half a minute.
     format!(
         "resource {name} {{\n  net {{ protocol C; cram-hmac-alg sha1; \
-         shared-secret \"%(shared-secret)s\"; ping-int 2; timeout 20; connect-int 2; }}\n{}{}}}\n",
+         shared-secret \"%(shared-secret)s\"; ping-int 2; timeout 20; connect-int 1; }}\n{}{}}}\n",
         one(ends[0]),
         one(ends[1])
     )
