@@ -191,7 +191,9 @@ impl Connect<'_> {
 
     /// Keeps requests as short as the server wants them.
     async fn limit_requests(&self, device: &Device, export: &Export) -> Result<()> {
-        let most = u64::from(export.longest_request / 1024);
+        // Not below a page, which the kernel would refuse: an export that is shorter has no longer
+        // requests.
+        let most = u64::from(export.longest_request / 1024).max(4);
         let file = device.disk.folder().join("queue/max_sectors_kb");
         let now = self.host.files().read_text(&file)?.and_then(|text| text.parse::<u64>().ok());
         if now.is_none_or(|now| now <= most) {

@@ -9,6 +9,9 @@ use crate::shared::error::AttachError;
 /// More replies to one option are nonsense.
 const MOST_REPLIES: usize = 64;
 
+/// The kernel reads pages, and no less.
+const LEAST_REQUEST: u64 = 4096;
+
 /// What a server says about an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Export {
@@ -53,9 +56,11 @@ impl<'a, S: Read + Write> Talk<'a, S> {
         if flags & wire::FIXED_NEWSTYLE != 0
             && let Some(export) = self.ask(Ask::Go)?
         {
+            self.check(&export)?;
             return Ok((self.stream, export));
         }
         let export = self.take_by_name(flags)?;
+        self.check(&export)?;
         Ok((self.stream, export))
     }
 
@@ -66,11 +71,23 @@ impl<'a, S: Read + Write> Talk<'a, S> {
             && let Some(export) = self.ask(Ask::Info)?
         {
             self.part(&Ask::Abort.option(""));
-            return Ok(export);
+            return self.check(&export).map(|()| export);
         }
         let export = self.take_by_name(flags)?;
         self.part(&wire::end_of_transmission());
-        Ok(export)
+        self.check(&export).map(|()| export)
+    }
+
+    /// Refuses numbers that no kernel can do anything with.
+    fn check(&self, export: &Export) -> Result<(), NbdError> {
+        if i64::try_from(export.size).is_err() {
+            return Err(self.nonsense(format!("the export has {} bytes", export.size)));
+        }
+        let longest = export.longest_request;
+        if u64::from(longest) < export.size.min(LEAST_REQUEST) {
+            return Err(self.nonsense(format!("it takes {longest} bytes at a time")));
+        }
+        Ok(())
     }
 
     /// A goodbye is a courtesy: the answer is known, whatever becomes of it.

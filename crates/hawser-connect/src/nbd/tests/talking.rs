@@ -64,6 +64,24 @@ fn block_sizes_are_heard() {
 }
 
 #[test]
+fn numbers_that_make_no_sense_are_refused() {
+    let plain = Manners::default();
+    let (huge, longest) = (1 << 63, |longest| Some([1, 4096, longest]));
+    for manners in [
+        Manners { size: huge, ..plain.clone() },
+        Manners { size: huge, knows_go: false, ..plain.clone() },
+        Manners { blocks: longest(0), ..plain.clone() },
+        Manners { blocks: longest(4095), ..plain.clone() },
+    ] {
+        let error = take(manners.clone()).unwrap_err();
+        assert!(matches!(error, NbdError::Nonsense { .. }), "{manners:?}: {error:?}");
+        let learnt = Talk::new(dial(&Server::new(manners)), "there", "vol1").learn();
+        assert!(matches!(learnt, Err(NbdError::Nonsense { .. })), "{learnt:?}");
+    }
+    assert!(take(Manners { size: 512, blocks: longest(512), ..plain }).is_ok(), "a short export");
+}
+
+#[test]
 fn refusals_keep_their_meaning() {
     for (number, reason, kind) in [
         (2, Reason::AuthFailed, Kind::Denied),
