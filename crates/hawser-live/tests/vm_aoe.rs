@@ -343,9 +343,11 @@ fn a_dead_device_works_again_when_its_target_is_back_and_it_is_connected_again()
 #[test]
 fn a_pulled_cable_is_no_target() {
     let net = Ether::new();
-    net.set_up(false);
-    let before = Leftovers::snapshot();
     let _target = Vblade::new(7, 1, 32);
+    net.set_up(false);
+    // What the driver heard of it so far.
+    fs::write("/dev/etherd/flush", "all").unwrap();
+    let before = Leftovers::snapshot();
 
     let error = refusal(volume().connect());
 

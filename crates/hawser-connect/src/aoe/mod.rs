@@ -86,9 +86,11 @@ async fn grow(driver: &Driver<'_>) -> Result<ByteSize> {
     let size = || disk.size(driver.host.files());
     let before = size()?;
     let mut events = driver.host.events().subscribe();
-    driver.revalidate(RESIZE).await?;
-    // The target answers in order: behind this answer is the one about its size.
-    let answer = driver.read_block(ANSWER).await;
+    let deadline = Deadline::after(RESIZE);
+    driver.revalidate(deadline.left()).await?;
+    // The target answers in order: behind this answer is the one about its size. One that was started
+    // anew for it is asked again by the driver only after seconds.
+    let answer = driver.read_block(deadline.left()).await;
     answer.map_err(|source| AoeError::Dead { device: disk.node.clone(), source })?;
     driver.check(&driver.identity().await?)?;
     let changed = wait::until(&mut *events, Deadline::after(SETTLE), async || {
