@@ -2,6 +2,7 @@
 //! mounted or open, and its users then get input and output errors; so this is asked before.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -301,6 +302,9 @@ fn scan(proc: &Path, numbers: &[(u32, u32)]) -> Vec<Opener> {
     for process in processes.flatten() {
         let name = process.file_name();
         let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        if is_kernel_thread(&process.path()) {
+            continue;
+        }
         let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
         if descriptors.flatten().any(|descriptor| leads_to(&descriptor.path(), numbers)) {
             let program = name_of(&process.path());
@@ -311,6 +315,12 @@ fn scan(proc: &Path, numbers: &[(u32, u32)]) -> Vec<Opener> {
         }
     }
     found
+}
+
+/// Threads of the kernel run no program and have nothing open. A host has hundreds, and this is one
+/// question for each instead of five.
+fn is_kernel_thread(process: &Path) -> bool {
+    fs::read_link(process.join("exe")).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn name_of(process: &Path) -> String {

@@ -10,6 +10,30 @@ use tokio::time::Instant;
 /// attribute without a uevent), and an event may be lost; this bounds what that costs.
 pub(crate) const RECHECK: Duration = Duration::from_millis(250);
 
+/// The first pause without an event. Each further one is twice as long, up to [`RECHECK`]: most facts
+/// without an event of their own come a moment after one that has.
+const FIRST: Duration = Duration::from_millis(15);
+
+/// How long to wait for an event before the next look.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause(Duration);
+
+impl Pause {
+    /// Before anything was waited for.
+    pub(crate) fn new() -> Self {
+        Self(FIRST)
+    }
+
+    /// Waits for an event, at most until the deadline.
+    pub(crate) async fn wait(&mut self, events: &mut dyn DeviceEvents, deadline: Deadline) {
+        let begun = Instant::now();
+        events.changed(deadline.left().min(self.0)).await;
+        if begun.elapsed() >= self.0 {
+            self.0 = (self.0 * 2).min(RECHECK);
+        }
+    }
+}
+
 /// When to give up, shared by all steps of one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
@@ -58,13 +82,15 @@ pub(crate) async fn until<T, F>(
 where
     F: Future<Output = Result<Option<T>>> + Send,
 {
+    let mut pause = Pause::new();
     loop {
         if let Some(found) = look().await? {
             return Ok(Some(found));
         }
-        if !again(events, deadline).await {
+        if deadline.passed() {
             return Ok(None);
         }
+        pause.wait(events, deadline).await;
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::port::kernel::Files;
+use tokio::time::Instant;
 
 use super::daemon::{self, Answer};
 use super::map::Map;
 use super::{remove, wwids};
 use crate::shared::error::AttachError;
 use crate::shared::users::Whole;
-use crate::shared::wait::Deadline;
+use crate::shared::wait::{Deadline, Pause};
 
 /// How long a map may take to appear, and to take one more of its paths.
 const MAP_LIMIT: Duration = Duration::from_secs(10);
@@ -58,15 +59,17 @@ impl Join<'_> {
     pub(crate) async fn run(&self) -> Result<Option<Joined>> {
         let mut deadline = self.deadline.within(MAP_LIMIT);
         let mut events = self.host.events().subscribe();
-        let remember = !self.is_taken_anyway().await?;
+        let remember = self.above()?.is_none() && !self.is_taken_anyway().await?;
         if remember {
             wwids::remember(self.host, self.wwid).await?;
         }
         let mut told = BTreeSet::new();
         let mut found = None;
-        let begun = tokio::time::Instant::now();
+        let begun = Instant::now();
+        let mut pause = Pause::new();
+        let mut all_seen = None;
         loop {
-            if let Some(map) = Map::of_wwid(self.host.files(), self.wwid)? {
+            if let Some(map) = self.map(&mut all_seen)? {
                 let missing = self.missing(&map)?;
                 let usable = map.usable(self.host).await?;
                 if missing.is_empty() && usable > 0 && map.disk.has_node(self.host.files())? {
@@ -91,12 +94,37 @@ impl Join<'_> {
             if nudge && self.tell(&mut told, deadline).await? == Taken::Never {
                 break;
             }
-            events.changed(deadline.left().min(RECHECK)).await;
+            pause.wait(&mut *events, deadline).await;
         }
         match found {
             Some((map, missing, usable)) if usable > 0 => Ok(Some(Joined { map, missing })),
             Some(_) | None => Ok(None),
         }
+    }
+
+    /// The map of the volume that stands on one of its paths.
+    fn above(&self) -> Result<Option<Map>> {
+        for path in self.paths {
+            let map = Map::above(self.host.files(), path)?;
+            if let Some(map) = map.filter(|map| map.wwid == self.wwid) {
+                return Ok(Some(map));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The map of the volume. It is looked for above its paths at each event, and among all maps of
+    /// this host now and then only: with many volumes that are attached at once each look at all maps
+    /// of all of them would cost more than everything else.
+    fn map(&self, all_seen: &mut Option<Instant>) -> Result<Option<Map>> {
+        if let Some(map) = self.above()? {
+            return Ok(Some(map));
+        }
+        if all_seen.is_some_and(|seen| seen.elapsed() < RECHECK) {
+            return Ok(None);
+        }
+        *all_seen = Some(Instant::now());
+        Map::of_wwid(self.host.files(), self.wwid)
     }
 
     /// The paths that are not in the map.
