@@ -9,15 +9,16 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use hawser_core::attach::Identity;
-use hawser_core::error::{Result, ResultExt};
+use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::LockMode;
 use hawser_core::port::registry::LockGuard;
 use serde::{Deserialize, Serialize};
 
 use super::portal::Portal;
 use super::sysfs::Controller;
 use crate::shared::digest;
+use crate::shared::locks;
+use crate::shared::wait::Deadline;
 
 /// What is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,12 +66,13 @@ pub(super) struct Book<'a> {
 
 impl<'a> Book<'a> {
     /// Waits for the lock and reads the page.
-    pub(super) async fn open(host: &'a dyn Host, nqn: &str) -> Result<Book<'a>> {
-        let lock = host
-            .locks()
-            .lock(&format!("nvmeof-{}", digest::short(nqn.as_bytes())), LockMode::Exclusive)
-            .await
-            .context(|| format!("waiting for the lock of {nqn}"))?;
+    pub(super) async fn open(
+        host: &'a dyn Host,
+        nqn: &str,
+        deadline: Deadline,
+    ) -> Result<Book<'a>> {
+        let name = format!("nvmeof-{}", digest::short(nqn.as_bytes()));
+        let lock = locks::alone(host, &name, nqn, deadline).await?;
         let file = file(host, nqn);
         let written = read(host, nqn)?;
         Ok(Self { host, file, page: written.clone(), written, _lock: lock })

@@ -169,7 +169,7 @@ impl Call<'_> {
     async fn make(&self, claim: Option<&Claim>, undo: &mut Undo) -> Result<Attached> {
         let key = self.target.wanted.key.clone();
         let was_read_only = claim.is_some_and(|claim| claim.read_only);
-        let mut book = Book::open(self.host, &self.target.nqn).await?;
+        let mut book = Book::open(self.host, &self.target.nqn, self.deadline).await?;
         let pinned = book.claim(&key).and_then(|claim| claim.pinned.clone());
         let claim = Claim { pinned, read_only: self.read_only };
         undo.claimed = book.set_claim(&key, claim.clone());
@@ -200,7 +200,7 @@ impl Call<'_> {
         if let (Selector::Number(_), Some(identity)) =
             (&self.target.wanted.by, namespace.ids.strongest())
         {
-            let mut book = Book::open(self.host, &self.target.nqn).await?;
+            let mut book = Book::open(self.host, &self.target.nqn, self.deadline).await?;
             book.set_claim(&key, Claim { pinned: Some(identity), ..claim });
             book.save().await?;
         }
@@ -261,7 +261,9 @@ impl Call<'_> {
 
     async fn take_back(&self, undo: &Undo) -> Result<()> {
         let nqn = &self.target.nqn;
-        let mut book = Book::open(self.host, nqn).await?;
+        // The deadline may be what made the call fail; cleaning up has time of its own.
+        let deadline = Deadline::after(fabrics::REMOVE_LIMIT);
+        let mut book = Book::open(self.host, nqn, deadline).await?;
         let mut claims_left = book.is_claimed();
         if undo.claimed {
             book.drop_claim(&self.target.wanted.key);
@@ -271,8 +273,6 @@ impl Call<'_> {
         if !claims_left {
             let which = Which { nqn, free: &[], unseen: undo.unseen() };
             let mine = |made: &book::Made| undo.portals.contains(&made.portal);
-            // The deadline may be what made the call fail; cleaning up has time of its own.
-            let deadline = Deadline::after(fabrics::REMOVE_LIMIT);
             kept = release::controllers(self.host, &mut book, &which, mine, deadline).await?.kept;
         }
         book.save().await?;

@@ -48,7 +48,7 @@ pub(super) async fn disconnect(
         leave.all(&found).await?;
         free.extend(found.into_iter().map(|namespace| namespace.device));
     }
-    let mut book = Book::open(host, &target.nqn).await?;
+    let mut book = Book::open(host, &target.nqn, leave.deadline).await?;
     let claimed = book.drop_claim(&key);
     let deleted = leave.drop_controllers(&mut book, &free).await?;
     for device in &free {

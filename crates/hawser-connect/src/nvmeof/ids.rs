@@ -56,6 +56,13 @@ impl Ids {
         Self { nguid: data.get(104..120).and_then(number), eui, ..Self::default() }
     }
 
+    /// Takes over what is not known yet.
+    pub(super) fn add(&mut self, other: Self) {
+        self.uuid = self.uuid.or(other.uuid);
+        self.nguid = self.nguid.or(other.nguid);
+        self.eui = self.eui.or(other.eui);
+    }
+
     /// Whether both say the same, as far as both say something; `None` when that is nothing.
     pub(super) fn agrees(&self, other: &Self) -> Option<bool> {
         let same = [

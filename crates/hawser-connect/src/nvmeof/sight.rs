@@ -6,7 +6,7 @@ use hawser_core::ByteSize;
 use hawser_core::attach::Attached;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::NamespaceFacts;
+use hawser_core::port::kernel::{KernelError, NamespaceFacts};
 
 use super::data::Target;
 use super::ids::{Ids, Wanted};
@@ -72,18 +72,28 @@ pub(super) async fn ask(host: &dyn Host, namespace: &Namespace) -> Result<Truth>
         Ok(opened) => opened,
         Err(error) => return Ok(unanswered(error)),
     };
-    let told = match opened.identify_namespace(NamespaceFacts::Ids).await {
-        Ok(list) => Ids::of_descriptors(&list),
-        // Targets before NVMe 1.3 have no such list.
-        Err(_) => match opened.identify_namespace(NamespaceFacts::Format).await {
-            Ok(data) => Ids::of_identify(&data),
-            Err(error) => return Ok(unanswered(error)),
-        },
+    let (mut told, unlisted) = match opened.identify_namespace(NamespaceFacts::Ids).await {
+        Ok(list) => (Ids::of_descriptors(&list), None),
+        Err(error) => (Ids::default(), Some(error)),
     };
-    Ok(match told.agrees(&namespace.ids) {
-        Some(false) => Truth::Other(told),
-        // With nothing to compare there is nothing better than what sysfs shows.
-        Some(true) | None => Truth::Same,
+    // Targets before NVMe 1.3 have no such list, and some leave out what stands elsewhere.
+    if told.agrees(&namespace.ids).is_none() {
+        match opened.identify_namespace(NamespaceFacts::Format).await {
+            Ok(data) => told.add(Ids::of_identify(&data)),
+            Err(error) => return Ok(unanswered(error)),
+        }
+    }
+    Ok(match (told.agrees(&namespace.ids), unlisted) {
+        (Some(true), _) => Truth::Same,
+        (Some(false), _) => Truth::Other(told),
+        (None, _) if namespace.ids.strongest().is_none() => Truth::Same,
+        (None, Some(error)) => unanswered(error),
+        // It has an id of another kind, which the old one did not have.
+        (None, None) if told.strongest().is_some() => Truth::Other(told),
+        (None, None) => {
+            let why = "it tells no id any more".to_owned();
+            unanswered(KernelError::Nonsense { attempt: "reading its answer".into(), why })
+        }
     })
 }
 

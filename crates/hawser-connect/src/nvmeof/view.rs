@@ -91,10 +91,14 @@ fn whole(host: &dyn Host, target: &Target) -> Result<Vec<Namespace>> {
 /// How large a namespace is, as the target says.
 async fn told_size(host: &dyn Host, namespace: &Namespace) -> Result<u64> {
     let disk = Whole::new(&namespace.device);
-    if let Truth::Other(ids) = sight::ask(host, namespace).await? {
-        let expected = namespace.ids.strongest().unwrap_or_else(|| ids.identity());
-        let (device, found) = (disk.node, ids.words());
-        return Err(AttachError::WrongIdentity { device, expected, found }.into());
+    match sight::ask(host, namespace).await? {
+        Truth::Same => {}
+        Truth::Other(ids) => {
+            let expected = namespace.ids.strongest().unwrap_or_else(|| ids.identity());
+            let (device, found) = (disk.node, ids.words());
+            return Err(AttachError::WrongIdentity { device, expected, found }.into());
+        }
+        Truth::Unanswered(error) => return Err(error.into()),
     }
     let attempt = || format!("asking the target how large {} is", disk.node.display());
     let opened = host.disks().open(&disk.node).await.map_err(AttachError::kernel(attempt()))?;

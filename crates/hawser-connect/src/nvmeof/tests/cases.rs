@@ -185,6 +185,21 @@ async fn case_16_a_number_given_to_another_volume_is_never_taken_for_the_old_one
 
 /// Spec 16 #16.
 #[tokio::test(start_paused = true)]
+async fn case_16_a_volume_with_ids_of_another_kind_is_not_the_old_one() {
+    for ids in [nvme::Ids { nguid: Some(7), ..Default::default() }, nvme::Ids::default()] {
+        let lab = lab();
+        let attached = lab.connect(data()).await.unwrap().into_inner();
+        let record = AttachRecord { attached: Some(attached), ..record(&info(data())) };
+
+        lab.target.show(1, &nvme::namespace_with(&ids, 9, ByteSize::mib(128)));
+
+        assert!(Nvmeof.extend(&lab.host, &record).await.is_err(), "{ids:?}");
+        let refused = lab.connect(data()).await.unwrap_err();
+        assert_ne!(refused.outcome(), Outcome::Unknown, "{refused:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn case_16_a_bare_number_is_held_to_what_was_found_there() {
     let lab = lab();
     let mut bare = data();
