@@ -22,7 +22,6 @@ const SETTLED: Duration = Duration::from_secs(20);
 #[derive(Clone)]
 pub struct Asked {
     info: String,
-    deadline: &'static str,
     args: Vec<&'static str>,
 }
 
@@ -40,17 +39,12 @@ impl Asked {
     /// By this data, with these options of connect.
     pub fn new(data: Value, args: &[&'static str]) -> Self {
         let info = json!({ "driver_volume_type": "iscsi", "data": data }).to_string();
-        Self { info, deadline: "30s", args: args.to_vec() }
-    }
-
-    /// With time to wait for many others.
-    pub fn patient(self) -> Self {
-        Self { deadline: "140s", ..self }
+        Self { info, args: args.to_vec() }
     }
 
     /// The words of a command.
     fn words(&self, verb: &'static str) -> Vec<&'static str> {
-        let mut words = vec!["hawser", verb, "--deadline", self.deadline, "--output", "json"];
+        let mut words = vec!["hawser", verb, "--deadline", "30s", "--output", "json"];
         if verb == "connect" {
             words.extend(&self.args);
         }
