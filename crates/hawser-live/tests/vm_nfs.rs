@@ -305,7 +305,8 @@ fn a_dead_server_is_told_within_seconds() {
     let bench = Bench::new();
     let portal = "127.0.1.2:2049".parse().unwrap();
     let volume = bench.volume_of("127.0.1.2", "volume-1", json!({}));
-    let cuts: [(fn(SocketAddr) -> Cut, Reason); 2] =
+    type Way = (fn(SocketAddr) -> Cut, Reason);
+    let cuts: [Way; 2] =
         [(Cut::refused, Reason::PortalRefused), (Cut::silent, Reason::PortalTimeout)];
     for (cut, wanted) in cuts {
         let cut = cut(portal);
