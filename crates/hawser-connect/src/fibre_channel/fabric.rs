@@ -172,4 +172,9 @@ mod tests {
             let _ = (rport(&format!("rport-{tail}")), target(&format!("target{tail}")));
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "fc_rport", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = (rport(&text), target(&text));
+    });
 }

@@ -58,3 +58,8 @@ pub(super) fn value(text: &str, section: &str, key: &str) -> Option<String> {
     }
     found.filter(|value| !value.is_empty())
 }
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(corpus, "scaleio_connector_conf", |bytes| {
+    let _ = value(&String::from_utf8_lossy(bytes), "powerflex", "san_password");
+});

@@ -93,3 +93,16 @@ pub(super) fn volume_of(link: &str) -> Option<&str> {
     let (mdm, volume) = link.strip_prefix("emc-vol-")?.split_once('-')?;
     (!mdm.is_empty() && super::data::is_id(volume)).then_some(volume)
 }
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(guids, "scini_guid", |bytes| {
+    let _ = read_guid(bytes);
+});
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(links, "emc_vol_link", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(volume) = volume_of(&text) {
+        assert!(text.ends_with(volume), "{text:?}");
+    }
+});
