@@ -41,6 +41,7 @@ fn every_method_of_the_kernels_parts_has_its_switch() {
     add(include_str!("../../hawser-core/src/port/kernel/disk.rs"));
     add(include_str!("../../hawser-core/src/port/kernel/maps.rs"));
     add(include_str!("../../hawser-core/src/port/kernel/nbd.rs"));
+    add(include_str!("../../hawser-core/src/port/kernel/iscsid.rs"));
     add(include_str!("../../hawser-core/src/port/kernel/locks.rs"));
 
     assert_eq!(methods, KERNEL_METHODS);
