@@ -46,7 +46,7 @@ pub static BENCHES: &[Suite] =
 /// When a suite runs without being asked for by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// In `make test`, and with everything else in `make lab`.
+    /// In `make lab-core`, and with everything else in `make lab`.
     Core,
     /// In `make lab`.
     Full,
