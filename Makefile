@@ -61,7 +61,7 @@ crash: packages ## slow tier: kill the server 200 times at random moments, and a
 
 # The properties of the embedded store open a file and write it out in every case; they keep the
 # number of cases that `make test` gives them. The contracts have no cases, and take their time.
-fuzz: ## every parser, CASES (20000) times each: made-up input, and its corpus of real answers damaged
+fuzz: ## every parser, CASES (20000) times each: made-up input, and its corpus damaged
 	@PROPTEST_CASES=$(CASES) $(XTASK) test --workspace --lib -- --skip embedded::tests --skip contract
 
 e2e: packages ## tests against the real thing, by tier; says which tiers exist

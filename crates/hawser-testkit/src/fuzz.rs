@@ -1,4 +1,4 @@
-//! Parsers against damaged input: a corpus of real answers, and what becomes of them on the way.
+//! Parsers against damaged input: a corpus of answers, captured or written, and what becomes of them on the way.
 //!
 //! A corpus is a folder below `testdata/corpus` of a crate, one answer per file. [`fuzz_corpus!`]
 //! gives a parser two tests: it reads every file, whole and cut off anywhere, and it reads files

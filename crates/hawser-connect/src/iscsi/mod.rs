@@ -76,7 +76,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     maturity: Maturity::Stable,
     note: "CHAP one-way and mutual, for sessions and for discovery; IPv6; up to four portals with \
            dm-multipath; LUKS2 above one path and above a map; ISER over soft RoCE with two \
-           portals, never over a real RDMA card; proven with LIO as the target",
+           portals, never over a real RDMA card, and there a wrong secret may end as a timeout; \
+           proven with LIO as the target",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,
