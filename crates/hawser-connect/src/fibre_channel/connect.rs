@@ -1,10 +1,10 @@
 //! Attaching: one scan for the volume over each way, one device of all paths.
 
-use futures_util::future::join_all;
+use async_trait::async_trait;
+use hawser_core::Change;
 use hawser_core::attach::{Attach, Attached, Identity, Multipath};
-use hawser_core::error::{Error, Result};
+use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::{Change, Outcome};
 
 use super::data::Volume;
 use super::fabric::Adapter;
@@ -13,8 +13,8 @@ use super::reach::{self, FABRIC_LIMIT, Reach};
 use crate::shared::error::AttachError;
 use crate::shared::multipath::{self, Map};
 use crate::shared::scsi::{
-    self, Address, Assemble, Names, Route, ScsiDisk, TakeBack, appear, fresh, is_wrong_volume,
-    most_telling,
+    self, Address, Assemble, Names, Path, Route, ScsiDisk, TakeBack, Tries, appear, fresh,
+    is_wrong_volume,
 };
 use crate::shared::users;
 use crate::shared::wait::Deadline;
@@ -28,11 +28,8 @@ pub(super) struct Connect<'a> {
     pub(super) deadline: Deadline,
 }
 
-/// A path to the volume.
-type Path = (ScsiDisk, Names);
-
 /// What one call made over one way.
-struct MadeAt {
+pub(super) struct MadeAt {
     way: Way,
     /// The volume was named to the driver.
     unit: bool,
@@ -40,16 +37,6 @@ struct MadeAt {
     before: Option<Address>,
     /// The device, where it was not there before.
     device: Option<Address>,
-}
-
-impl MadeAt {
-    fn new(way: &Way) -> Self {
-        Self { way: way.clone(), unit: false, before: None, device: None }
-    }
-
-    fn anything(&self) -> bool {
-        self.unit || self.device.is_some()
-    }
 }
 
 impl Connect<'_> {
@@ -78,7 +65,7 @@ impl Connect<'_> {
             Err(error) => Err(error),
         };
         match attached {
-            Ok((attached, false)) if !made.iter().any(MadeAt::anything) => {
+            Ok((attached, false)) if !made.iter().any(Self::is_anything) => {
                 Ok(Change::Already(attached))
             }
             Ok((attached, _)) => Ok(Change::Made(attached)),
@@ -102,36 +89,8 @@ impl Connect<'_> {
             let there = self.there(all, made).await?;
             return if there.is_empty() { self.first(ways, made).await } else { Ok(there) };
         }
-        let tries = ways.iter().map(|way| async {
-            let mut made = MadeAt::new(way);
-            let path = self.path(way, &mut made).await;
-            (made, path)
-        });
-        let (mut paths, mut errors) = (Vec::new(), Vec::new());
-        let mut failed = Vec::new();
-        for (at, path) in join_all(tries).await {
-            match path {
-                Ok(path) => {
-                    paths.push(path);
-                    made.push(at);
-                }
-                Err(error) => {
-                    tracing::warn!(way = %at.way, error = %error.sentence(), "a path is missing");
-                    errors.push(error);
-                    failed.push(at);
-                }
-            }
-        }
-        // A way that leads to another volume is no path that happens to be down.
-        if let Some(at) = errors.iter().position(is_wrong_volume) {
-            made.extend(failed);
-            return Err(errors.swap_remove(at));
-        }
-        if paths.is_empty() {
-            made.extend(failed);
-            return Err(most_telling(errors, self.deadline));
-        }
-        for at in failed.into_iter().filter(MadeAt::anything) {
+        let (paths, failed) = self.all(ways, made).await?;
+        for at in failed.into_iter().filter(Self::is_anything) {
             if let Err(error) = self.take_back(std::slice::from_ref(&at)).await {
                 tracing::warn!(way = %at.way, error = %error.sentence(), "it is still there");
                 made.push(at);
@@ -145,7 +104,7 @@ impl Connect<'_> {
     async fn there(&self, all: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
         let mut paths = Vec::new();
         for Found { way, disk } in look::disks(self.host.files(), all)? {
-            let mut at = MadeAt::new(&way);
+            let mut at = self.begin(&way);
             let path = self.path(&way, &mut at).await;
             made.push(at);
             match path {
@@ -164,30 +123,31 @@ impl Connect<'_> {
         Ok(paths)
     }
 
-    /// The path over the first way that works.
-    async fn first(&self, ways: &[Way], made: &mut Vec<MadeAt>) -> Result<Vec<Path>> {
-        let mut errors = Vec::new();
-        for way in ways {
-            let mut at = MadeAt::new(way);
-            match self.path(way, &mut at).await {
-                Ok(path) => {
-                    made.push(at);
-                    return Ok(vec![path]);
-                }
-                Err(error) if is_wrong_volume(&error) || self.deadline.passed() => {
-                    made.push(at);
-                    return Err(error);
-                }
-                Err(error) => {
-                    let error = self.undo(vec![at], error).await;
-                    if error.is_unknown() {
-                        return Err(error);
-                    }
-                    errors.push(error);
-                }
-            }
-        }
-        Err(most_telling(errors, self.deadline))
+    /// One device of all paths; true when its map is new.
+    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
+        let assemble = Assemble {
+            host: self.host,
+            given: self.given,
+            multipath: self.attach.multipath,
+            read_only: self.attach.read_only || self.volume.read_only,
+            deadline: self.deadline,
+        };
+        // Only a map of paths that this call brought is its own.
+        assemble.run_alone(paths, made.iter().all(|at| at.device.is_some())).await
+    }
+}
+
+#[async_trait]
+impl Tries for Connect<'_> {
+    type Way = Way;
+    type Made = MadeAt;
+
+    fn begin(&self, way: &Way) -> MadeAt {
+        MadeAt { way: way.clone(), unit: false, before: None, device: None }
+    }
+
+    fn is_anything(made: &MadeAt) -> bool {
+        made.unit || made.device.is_some()
     }
 
     /// One path: the disk behind a port, and who that is.
@@ -220,34 +180,6 @@ impl Connect<'_> {
         Ok((disk, names))
     }
 
-    /// One device of all paths; true when its map is new.
-    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
-        let assemble = Assemble {
-            host: self.host,
-            given: self.given,
-            multipath: self.attach.multipath,
-            read_only: self.attach.read_only || self.volume.read_only,
-            deadline: self.deadline,
-        };
-        // Only a map of paths that this call brought is its own.
-        assemble.run_alone(paths, made.iter().all(|at| at.device.is_some())).await
-    }
-
-    /// Takes back what this call made, and answers its error with what is known then.
-    async fn undo(&self, made: Vec<MadeAt>, error: Error) -> Error {
-        let made: Vec<MadeAt> = made.into_iter().filter(MadeAt::anything).collect();
-        if made.is_empty() {
-            return error;
-        }
-        match self.take_back(&made).await {
-            Ok(()) => error.with_outcome(Outcome::RolledBack),
-            Err(undo) => {
-                let why = format!("and taking it back failed too ({})", undo.sentence());
-                error.with_outcome(Outcome::Unknown).context(why)
-            }
-        }
-    }
-
     async fn take_back(&self, made: &[MadeAt]) -> Result<()> {
         let host = self.host;
         // What is left of the deadline may be nothing; taking back has its own time.
@@ -267,5 +199,9 @@ impl Connect<'_> {
             }
         }
         back.settle(wwid.as_deref()).await
+    }
+
+    fn deadline(&self) -> Deadline {
+        self.deadline
     }
 }

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use futures_util::future::join_all;
+use async_trait::async_trait;
 use hawser_core::attach::{Attach, Attached, Identity, Multipath};
-use hawser_core::error::{Error, Result};
+use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::{Change, Outcome, Reason};
+use hawser_core::{Change, Reason};
 
 use super::data::{Credentials, Target, Volume};
 use super::discovery;
@@ -18,8 +18,7 @@ use super::session::Session;
 use crate::shared::error::AttachError;
 use crate::shared::multipath;
 use crate::shared::scsi::{
-    self, Address, Assemble, Names, Route, ScsiDisk, TakeBack, appear, fresh, is_wrong_volume,
-    most_telling,
+    self, Address, Assemble, Names, Path, Route, ScsiDisk, TakeBack, Tries, appear, fresh,
 };
 use crate::shared::wait::Deadline;
 
@@ -33,27 +32,14 @@ pub(super) struct Connect<'a> {
     pub(super) deadline: Deadline,
 }
 
-/// A path to the volume.
-type Path = (ScsiDisk, Names);
-
 /// What one call made at one target.
-struct MadeAt {
+pub(super) struct MadeAt {
     target: Target,
     made: Made,
     /// The device that was there before: not ours to take back.
     before: Option<Address>,
     /// The device, where it was not there before.
     device: Option<Address>,
-}
-
-impl MadeAt {
-    fn new(target: &Target) -> Self {
-        Self { target: target.clone(), made: Made::default(), before: None, device: None }
-    }
-
-    fn anything(&self) -> bool {
-        self.made.claim || self.made.login || self.device.is_some()
-    }
 }
 
 impl Connect<'_> {
@@ -71,7 +57,7 @@ impl Connect<'_> {
             Err(error) => Err(error),
         };
         match attached {
-            Ok((attached, false)) if !made.iter().any(MadeAt::anything) => {
+            Ok((attached, false)) if !made.iter().any(Self::is_anything) => {
                 Ok(Change::Already(attached))
             }
             Ok((attached, _)) => Ok(Change::Made(attached)),
@@ -133,52 +119,29 @@ impl Connect<'_> {
         {
             return Err(AttachError::NoMultipath { why: "multipathd does not run".into() }.into());
         }
-        let tries = ways.iter().map(|target| async {
-            let mut made = MadeAt::new(target);
-            let path = self.path(target, &mut made).await;
-            (made, path)
-        });
-        let (mut paths, mut errors) = (Vec::new(), Vec::new());
-        for (made_here, path) in join_all(tries).await {
-            match path {
-                Ok(path) => paths.push(path),
-                Err(error) => {
-                    tracing::warn!(target = %made_here.target, error = %error.sentence(),
-                        "a path is missing");
-                    errors.push(error);
-                }
-            }
-            made.push(made_here);
-        }
-        // A way that leads to another volume is no path that happens to be down.
-        if let Some(at) = errors.iter().position(is_wrong_volume) {
-            return Err(errors.swap_remove(at));
-        }
-        if paths.is_empty() {
-            return Err(most_telling(errors, self.deadline));
-        }
-        self.drop_failed(made, &paths).await?;
+        let (paths, failed) = self.all(ways, made).await?;
+        self.drop_failed(failed, made, &paths).await?;
         Ok(paths)
     }
 
     /// Takes back what was made for ways that lead nowhere.
-    async fn drop_failed(&self, made: &mut Vec<MadeAt>, paths: &[Path]) -> Result<()> {
+    async fn drop_failed(
+        &self,
+        failed: Vec<MadeAt>,
+        made: &mut Vec<MadeAt>,
+        paths: &[Path],
+    ) -> Result<()> {
         let hosts: Vec<u32> = paths.iter().map(|(disk, _)| disk.address.host).collect();
-        let mut kept = Vec::new();
-        for at in made.drain(..) {
+        for at in failed.into_iter().filter(Self::is_anything) {
             let sessions = Session::of(self.host.files(), &at.target)?;
-            let works = sessions.iter().any(|session| hosts.contains(&session.host));
-            if works || !at.anything() {
-                kept.push(at);
-                continue;
-            }
-            if let Err(error) = self.leave().target(&at.target, at.before.as_slice()).await {
+            if sessions.iter().any(|session| hosts.contains(&session.host)) {
+                made.push(at);
+            } else if let Err(error) = self.leave().target(&at.target, at.before.as_slice()).await {
                 tracing::warn!(target = %at.target, error = %error.sentence(),
                     "what a failed path left is still there");
-                kept.push(at);
+                made.push(at);
             }
         }
-        *made = kept;
         Ok(())
     }
 
@@ -191,36 +154,49 @@ impl Connect<'_> {
     ) -> Result<Vec<Path>> {
         let mut paths = Vec::new();
         for target in ways.iter().filter(|way| there.iter().any(|found| found.target == **way)) {
-            let mut at = MadeAt::new(target);
+            let mut at = self.begin(target);
             let path = self.path(target, &mut at).await;
             made.push(at);
             paths.push(path?);
         }
-        if !paths.is_empty() {
-            return Ok(paths);
+        if paths.is_empty() { self.first(ways, made).await } else { Ok(paths) }
+    }
+
+    /// One device of all paths; true when its map is new.
+    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
+        let assemble = Assemble {
+            host: self.host,
+            given: self.given,
+            multipath: self.attach.multipath,
+            read_only: self.attach.read_only || self.volume.read_only,
+            deadline: self.deadline,
+        };
+        // Only a map of paths that this call brought is its own.
+        assemble.run_alone(paths, made.iter().all(|at| at.device.is_some())).await
+    }
+
+    fn leave(&self) -> Leave<'_> {
+        Leave {
+            host: self.host,
+            volume: &self.volume.key,
+            iface: &self.volume.iface,
+            // What is left of the deadline may be nothing; taking back has its own time.
+            deadline: Deadline::after(self.attach.deadline),
         }
-        let mut errors = Vec::new();
-        for target in ways {
-            let mut at = MadeAt::new(target);
-            match self.path(target, &mut at).await {
-                Ok(path) => {
-                    made.push(at);
-                    return Ok(vec![path]);
-                }
-                Err(error) if is_wrong_volume(&error) || self.deadline.passed() => {
-                    made.push(at);
-                    return Err(error);
-                }
-                Err(error) => {
-                    let error = self.undo(vec![at], error).await;
-                    if error.is_unknown() {
-                        return Err(error);
-                    }
-                    errors.push(error);
-                }
-            }
-        }
-        Err(most_telling(errors, self.deadline))
+    }
+}
+
+#[async_trait]
+impl Tries for Connect<'_> {
+    type Way = Target;
+    type Made = MadeAt;
+
+    fn begin(&self, way: &Target) -> MadeAt {
+        MadeAt { target: way.clone(), made: Made::default(), before: None, device: None }
+    }
+
+    fn is_anything(made: &MadeAt) -> bool {
+        made.made.claim || made.made.login || made.device.is_some()
     }
 
     /// One path: a session, the disk in it, and who that is.
@@ -251,44 +227,6 @@ impl Connect<'_> {
         Ok((disk, names))
     }
 
-    /// One device of all paths; true when its map is new.
-    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
-        let assemble = Assemble {
-            host: self.host,
-            given: self.given,
-            multipath: self.attach.multipath,
-            read_only: self.attach.read_only || self.volume.read_only,
-            deadline: self.deadline,
-        };
-        // Only a map of paths that this call brought is its own.
-        assemble.run_alone(paths, made.iter().all(|at| at.device.is_some())).await
-    }
-
-    fn leave(&self) -> Leave<'_> {
-        Leave {
-            host: self.host,
-            volume: &self.volume.key,
-            iface: &self.volume.iface,
-            // What is left of the deadline may be nothing; taking back has its own time.
-            deadline: Deadline::after(self.attach.deadline),
-        }
-    }
-
-    /// Takes back what this call made, and answers its error with what is known then.
-    async fn undo(&self, made: Vec<MadeAt>, error: Error) -> Error {
-        let made: Vec<MadeAt> = made.into_iter().filter(MadeAt::anything).collect();
-        if made.is_empty() {
-            return error;
-        }
-        match self.take_back(&made).await {
-            Ok(()) => error.with_outcome(Outcome::RolledBack),
-            Err(undo) => {
-                let why = format!("and taking it back failed too ({})", undo.sentence());
-                error.with_outcome(Outcome::Unknown).context(why)
-            }
-        }
-    }
-
     async fn take_back(&self, made: &[MadeAt]) -> Result<()> {
         let host = self.host;
         let files = host.files();
@@ -307,5 +245,9 @@ impl Connect<'_> {
             }
         }
         back.settle(wwid.as_deref()).await
+    }
+
+    fn deadline(&self) -> Deadline {
+        self.deadline
     }
 }

@@ -6,10 +6,10 @@ use hawser_core::error::Result;
 use hawser_core::port::Host;
 
 use super::admin::{self, Exit};
-use super::data::Target;
+use super::data::{Target, Transport};
 use super::notes::{Key, Notes};
-use super::record;
 use super::session::Session;
+use super::{probe, record};
 use crate::shared::error::AttachError;
 use crate::shared::scsi::{self, Address};
 use crate::shared::wait::{self, Deadline};
@@ -19,6 +19,9 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(30);
 
 /// How long iscsid may take to end a session: it waits for the target, whose limit is 15 seconds.
 const MESSAGE_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a login may take that nobody waits for any more: iscsid's own limit, and some.
+const LOGIN_LIMIT: Duration = Duration::from_secs(20);
 
 /// One volume that leaves.
 pub(super) struct Leave<'a> {
@@ -40,7 +43,7 @@ impl Leave<'_> {
         let needed = notes.is_claimed_by_others(self.volume)?;
         let mut left = false;
         let mut stays = needed;
-        for session in Session::of(files, target)? {
+        for session in self.sessions(target, &notes).await? {
             let here = session.devices(files)?;
             let (ours, others): (Vec<Address>, Vec<Address>) =
                 here.into_iter().partition(|a| a.lun == target.lun && !spared.contains(a));
@@ -63,6 +66,49 @@ impl Leave<'_> {
         left |= notes.drop_claim(self.volume).await?;
         notes.sweep().await?;
         Ok(left)
+    }
+
+    /// The sessions with a target, also the one that a login is about to make whose caller died:
+    /// iscsid goes on with it alone. It is finished, so that it can be ended.
+    async fn sessions(&self, target: &Target, notes: &Notes<'_>) -> Result<Vec<Session>> {
+        let (host, files) = (self.host, self.host.files());
+        let mut events = host.events().subscribe();
+        let sessions = Session::of(files, target)?;
+        if sessions.iter().any(Session::is_up) || !self.login_may_run(target, notes)? {
+            return Ok(sessions);
+        }
+        let limit = self.deadline.within(LOGIN_LIMIT);
+        let seen = !sessions.is_empty();
+        if !seen && !self.finish_login(target, limit).await? {
+            return Session::of(files, target);
+        }
+        let settled = async || {
+            let now = Session::of(files, target)?;
+            let failed = seen && now.is_empty();
+            Ok((failed || now.iter().any(Session::is_up)).then_some(now))
+        };
+        match wait::until(&mut *events, limit, settled).await? {
+            Some(now) => Ok(now),
+            None => Session::of(files, target),
+        }
+    }
+
+    /// True when a login was begun of which nobody knows how it ended.
+    fn login_may_run(&self, target: &Target, notes: &Notes<'_>) -> Result<bool> {
+        let begun = notes.ours()?.is_some_and(|ours| ours.id.is_none());
+        Ok(begun && !record::existing(self.host.files(), target, self.iface)?.is_empty())
+    }
+
+    /// Logs in once more: iscsid has one login per target, this one or the one that it is at
+    /// already. True when there will be a session.
+    async fn finish_login(&self, target: &Target, limit: Deadline) -> Result<bool> {
+        // Where nobody listens, no login ends well.
+        let can_ask = target.transport == Transport::Tcp && self.iface == "default";
+        if can_ask && probe::portal(&target.portal, limit).await.is_err() {
+            return Ok(false);
+        }
+        let output = admin::login(self.host, target, self.iface, limit).await?;
+        Ok(matches!(Exit::of(&output), Exit::Done | Exit::SessionExists))
     }
 
     /// Ends a session; its devices go with it.

@@ -97,7 +97,6 @@ impl Login<'_> {
     async fn login(&self, target: &Target, notes: &Notes<'_>, made: &mut Made) -> Result<Session> {
         self.probe(target).await?;
         made.login = true;
-        notes.set_ours(&Ours { target: target.clone(), id: None }).await?;
         let logged_in = self.try_login(target, notes).await;
         // What was put aside comes back whatever happened.
         record::restore(self.host, notes).await?;
@@ -112,11 +111,14 @@ impl Login<'_> {
         let mut last = None;
         for _ in 0..ATTEMPTS {
             let settings = Settings { iface, chap: self.credentials.session.as_ref() };
+            notes.set_ours(&Ours { target: target.clone(), id: None }).await?;
             record::put(host, notes, target, &settings, &place).await?;
             let output = admin::login(host, target, iface, deadline).await?;
             if let Some(session) = self.look(target, &output).await? {
                 return Ok(session);
             }
+            // It is known how it ended: nothing comes of it later.
+            notes.drop_ours().await?;
             let exit = Exit::of(&output);
             let error = self.explain(target, &output).await;
             match exit {

@@ -53,7 +53,8 @@ pub(super) struct Claim {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ours {
     pub(super) target: Target,
-    /// Its number, once it is known: sessions of others have other numbers.
+    /// Its number, once it is known: sessions of others have other numbers. Without one a login was
+    /// begun, and nobody knows yet how it ended.
     pub(super) id: Option<u32>,
 }
 

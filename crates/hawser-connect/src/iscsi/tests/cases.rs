@@ -148,6 +148,22 @@ async fn sessions_of_others_are_used_and_stay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_login_of_which_nothing_was_heard_is_finished_and_ended() {
+    let rig = single();
+    let before = rig.host.snapshot();
+    let silent = hawser_core::Error::new(Kind::Timeout, "no answer");
+    rig.host.fail_next("run", silent.with_outcome(Outcome::Unknown));
+
+    let error = rig.connect().await.unwrap_err();
+
+    assert_eq!(error.outcome(), Outcome::RolledBack, "{error:?}");
+    // iscsid may have gone on with the first one: only a session that is there can be ended.
+    assert_eq!(iscsi::counts(rig.host.kernel()), (1, 1));
+    assert_eq!(iscsi::sessions(rig.host.kernel()).len(), 0);
+    assert_eq!(before.difference(&rig.host.snapshot()), "");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_session_ends_with_its_last_volume() {
     let storage = Storage::new(1);
     let data = one_way(&storage.portals[0]);

@@ -15,6 +15,7 @@ mod release;
 mod route;
 #[cfg(test)]
 mod tests;
+mod tries;
 mod undo;
 mod verdict;
 
@@ -26,5 +27,6 @@ pub(crate) use identity::{fits_all, remembered_at, told};
 pub(crate) use names::Names;
 pub(crate) use release::Release;
 pub(crate) use route::{Place, Route, appear, fresh};
-pub(crate) use undo::{TakeBack, is_wrong_volume, most_telling};
+pub(crate) use tries::{Path, Tries};
+pub(crate) use undo::{TakeBack, is_wrong_volume};
 pub(crate) use verdict::{Verdict, judge, refusal, refuse_reused};
