@@ -126,35 +126,58 @@ impl Assemble<'_> {
 
     /// Makes the device refuse writes, or makes sure that it takes them.
     async fn set_access(&self, top: &Whole, map: Option<&Map>, disks: &[&ScsiDisk]) -> Result<()> {
-        let files = self.host.files();
-        let refuses =
-            || -> Result<bool> { Ok(top.attribute(files, "ro")?.as_deref() == Some("1")) };
-        if refuses()? == self.read_only {
+        if self.refuses(top)? == self.read_only {
             return Ok(());
         }
-        let attempt = || format!("setting the access of {}", top.node.display());
         if self.read_only {
+            let attempt = format!("setting the access of {}", top.node.display());
             let set = self.host.disks().set_read_only(&top.node, true).await;
-            return Ok(set.map_err(|source| AttachError::Kernel { attempt: attempt(), source })?);
+            return Ok(set.map_err(AttachError::kernel(attempt))?);
         }
-        // A path that was not ready for writes when it was found says so until it is asked again.
         let mut events = self.host.events().subscribe();
+        let limit = self.deadline.within(WRITABLE_LIMIT);
+        while !self.made_writable(top, map, disks).await? {
+            if !wait::again(&mut *events, limit).await {
+                return Err(AttachError::ReadOnly { device: top.node.clone() }.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every path again: one that took no writes when it was found says so until then. True
+    /// when the device takes writes now.
+    async fn made_writable(
+        &self,
+        top: &Whole,
+        map: Option<&Map>,
+        disks: &[&ScsiDisk],
+    ) -> Result<bool> {
         for disk in disks {
             disk.rescan(self.host, self.deadline).await?;
+            self.allow_writes(&disk.disk).await?;
+            if self.refuses(&disk.disk)? {
+                return Ok(false);
+            }
         }
-        let set = self.host.disks().set_read_only(&top.node, false).await;
-        if let Err(error) = set {
-            tracing::debug!(device = %top.node.display(), %error, "not writable yet");
-        }
-        if let Some(map) = map {
+        if let (Some(map), true) = (map, self.refuses(top)?) {
             multipath::reload(self.host, map, self.deadline).await?;
         }
-        let limit = self.deadline.within(WRITABLE_LIMIT);
-        let writable = async || Ok((!refuses()?).then_some(()));
-        match wait::until(&mut *events, limit, writable).await? {
-            Some(()) => Ok(()),
-            None => Err(AttachError::ReadOnly { device: top.node.clone() }.into()),
+        self.allow_writes(top).await?;
+        Ok(!self.refuses(top)?)
+    }
+
+    /// Takes back what this host may have forbidden; what the storage forbids stays.
+    async fn allow_writes(&self, disk: &Whole) -> Result<()> {
+        if self.refuses(disk)?
+            && let Err(error) = self.host.disks().set_read_only(&disk.node, false).await
+        {
+            tracing::debug!(device = %disk.node.display(), %error, "not writable yet");
         }
+        Ok(())
+    }
+
+    fn refuses(&self, disk: &Whole) -> Result<bool> {
+        Ok(disk.attribute(self.host.files(), "ro")?.as_deref() == Some("1"))
     }
 }
 
