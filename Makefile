@@ -34,8 +34,9 @@ install: build ## install the binary, the systemd unit and the settings' manual 
 	install -D -m 0644 deploy/hawser.toml $(DESTDIR)$(PREFIX)/share/doc/hawser/hawser.toml
 	install -D -m 0644 deploy/hawser.service $(DESTDIR)$(PREFIX)/lib/systemd/system/hawser.service
 
-test: packages check ## everything a change must pass: check, all tests, and the counts
+test: packages check ## everything a change must pass: check, all tests, the core of the lab, and the counts
 	@$(XTASK) test
+	@$(LAB) run --set core
 
 check: ## format, clippy with warnings as errors, layers, tables, sizes, deps, words, changelog
 	$(CARGO) fmt --all -- --check
@@ -72,9 +73,9 @@ e2e: packages ## tests against the real thing, by tier; says which tiers exist
 	@$(XTASK) test --workspace loop_
 
 lab: packages ## tests on real kernels and targets, in guests under QEMU; NAME=vm_x runs one suite
-	@$(LAB) run $(if $(NAME),$(NAME),--set full)
+	@$(LAB) run $(if $(JOBS),--jobs $(JOBS)) $(if $(NAME),$(NAME),--set full)
 
-lab-core: packages ## the short part of the lab
+lab-core: packages ## the short part of the lab, as make test runs it
 	@$(LAB) run --set core
 
 lab-soak: packages ## the lab's long runs

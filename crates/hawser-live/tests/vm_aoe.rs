@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const NODE: &str = "/dev/etherd/e7.1";
 const MOUNT: &str = "/mnt/aoe";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn volume_at(slot: u8, more: Value) -> Volume {
     let mut data =

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 const NODE: &str = "/dev/drbd100";
 const MOUNT: &str = "/mnt/drbd";
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What was made once for all tests.
 static IN_SYNC: Once = Once::new();

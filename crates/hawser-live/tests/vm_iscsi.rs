@@ -9,9 +9,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Detach, Identity};
-use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
+use hawser_core::{ByteSize, Change, Kind, Outcome, Reason};
 use hawser_live::lab::guest::san::{IQN, San, disks, names, read, write};
-use hawser_live::lab::guest::{Cut, Volume, cmd, lio, settle};
+use hawser_live::lab::guest::{Cut, Volume, cmd, lio, refusal, settle};
 use serde_json::json;
 
 const PORTAL: &str = "127.0.1.1:3260";
@@ -23,13 +23,6 @@ fn path_of(attached: &Change<Attached>) -> PathBuf {
 
 fn is_disk(device: &Path) -> bool {
     device.to_string_lossy().starts_with("/dev/sd")
-}
-
-#[track_caller]
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>, reason: Reason) -> Error {
-    let error = result.expect_err("a refusal");
-    assert_eq!(error.reason(), Some(reason), "{error:?}");
-    error
 }
 
 fn short() -> Attach {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const TWO: [&str; 2] = ["127.0.1.1:3260", "127.0.1.2:3260"];
 const SECRET: &str = "correct-horse-battery";
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 const MAPS: &str = "defaults {\n find_multipaths no\n polling_interval 1\n user_friendly_names no\n}\n\
     blacklist {\n devnode \"^(vd|loop|dm-|ram)\"\n}\n";
 

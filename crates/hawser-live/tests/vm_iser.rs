@@ -14,7 +14,7 @@ use serde_json::json;
 
 const ONE: &str = "10.0.2.15:3260";
 const TWO: &str = "10.0.2.16:3260";
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 const CONFIGURATION: &str = "defaults {\n find_multipaths no\n polling_interval 1\n \
     user_friendly_names no\n}\nblacklist {\n devnode \"^(vd|loop|dm-|ram)\"\n}\n";
 

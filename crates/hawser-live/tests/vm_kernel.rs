@@ -25,7 +25,7 @@ use hawser_host::{HostSettings, LinuxHost};
 use rustix::io::Errno;
 
 /// How long anything here may take.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn host() -> LinuxHost {
     LinuxHost::new(HostSettings::default())

@@ -29,7 +29,7 @@ use tokio::runtime::Runtime;
 const IQN: &str = "iqn.2004-10.com.example:layers";
 const PORTAL: &str = "127.0.1.1:3260";
 const OTHER_HOST: &str = "iqn.2004-10.com.example:other";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 const MIB: usize = 1024 * 1024;
 /// What a write gets that a reservation of another host forbids.
 const CONFLICT: i32 = Errno::BADE.raw_os_error();

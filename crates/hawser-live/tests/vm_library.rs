@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 const PORTAL: &str = "127.0.1.1:3260";
 const SOCKET: &str = "/run/library.sock";
 const RECORDS: &str = "/run/hawser/attachments";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What a storage system says of one volume.
 fn info(san: &San, number: u16) -> Value {

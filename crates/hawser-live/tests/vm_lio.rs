@@ -13,7 +13,7 @@ const IQN: &str = "iqn.2004-10.com.example:lio";
 const REFUSED: i32 = 24;
 
 /// How long a device or a change of one may take.
-const LIMIT: Duration = Duration::from_secs(15);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// An initiator by hand, which forgets everything when dropped.
 struct Initiator {

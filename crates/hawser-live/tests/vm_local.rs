@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 const VG: &str = "labvg";
 const IMAGE: &str = "/var/tmp/local.img";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn device(attached: &Change<Attached>) -> PathBuf {
     attached.get().path().to_owned()

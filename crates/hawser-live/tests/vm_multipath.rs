@@ -6,19 +6,19 @@
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Detach, Multipath};
-use hawser_core::{ByteSize, Change, Error, Reason};
+use hawser_core::{ByteSize, Change, Reason};
+use hawser_live::lab::guest::paths::{all, connect, disconnect, forced, paths, usable};
 use hawser_live::lab::guest::san::{self, IQN, San, disks, names, read, write};
-use hawser_live::lab::guest::{Volume, cmd, lio, settle, wait_for};
+use hawser_live::lab::guest::{Load, Volume, cmd, lio, refusal, settle, wait_for};
 use serde_json::json;
 
 const TWO: [&str; 2] = ["127.0.1.1:3260", "127.0.1.2:3260"];
 const FOUR: [&str; 4] = ["127.0.1.1:3260", "127.0.1.2:3260", "127.0.1.3:3260", "127.0.1.4:3260"];
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What is set up: which volumes become maps, what a map without a path does, how maps are called.
 fn configuration(find: &str, no_path: &str, friendly: &str) -> String {
@@ -38,54 +38,12 @@ fn san(portals: &[&str], volumes: usize) -> San {
     San::with_multipath(portals, volumes, &plain())
 }
 
-fn all() -> Attach {
-    Attach { multipath: Multipath::Enforced, ..Attach::default() }
-}
-
 fn volume(san: &San, number: u16) -> Volume {
     Volume::new("iscsi", san.all_ways(number))
 }
 
 fn device(attached: &Change<Attached>) -> PathBuf {
     attached.get().path().to_owned()
-}
-
-#[track_caller]
-fn connect(volume: &Volume) -> PathBuf {
-    device(&volume.connect_as(&all()).expect("connect"))
-}
-
-#[track_caller]
-fn disconnect(volume: &Volume) {
-    let gone = volume.disconnect_as(&all(), &Detach::default()).expect("disconnect");
-    assert!(gone.is_made());
-}
-
-fn forced() -> Detach {
-    Detach { force: true, deadline: Duration::from_secs(40), ..Detach::default() }
-}
-
-#[track_caller]
-fn refusal<T: std::fmt::Debug>(result: Result<T, Error>, reason: Reason) -> Error {
-    let error = result.expect_err("a refusal");
-    assert_eq!(error.reason(), Some(reason), "{error:?}");
-    error
-}
-
-/// The paths of a map.
-fn paths(map: &Path) -> Vec<String> {
-    let name = map.file_name().expect("a device").to_string_lossy();
-    names(&format!("/sys/block/{name}/slaves"))
-}
-
-/// How many paths of a map work, by device mapper's own word.
-fn usable(map: &Path) -> usize {
-    // By its name: a node without the link that udev makes later is none for dmsetup.
-    let node = map.file_name().expect("a device").to_string_lossy();
-    let name = fs::read_to_string(format!("/sys/block/{node}/dm/name")).expect("a map");
-    let status = cmd("dmsetup").args(["status", name.trim()]).ok();
-    let words: Vec<&str> = status.split_whitespace().collect();
-    words.windows(2).filter(|pair| pair[0].contains(':') && pair[1] == "A").count()
 }
 
 /// The wwids that multipathd remembers.
@@ -247,42 +205,20 @@ fn writes_go_on_while_paths_go_and_come_back() {
     let san = san(&TWO, 1);
     let volume = volume(&san, 1);
     let map = connect(&volume);
-    let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
+    let load = Load::start(&map);
 
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            let file = File::options().write(true).open(&map).expect("open");
-            let mut round = 0_u64;
-            while !stop.load(Ordering::Relaxed) {
-                let block = vec![(round % 251) as u8; 4096];
-                file.write_all_at(&block, (round % 4096) * 4096).expect("a write");
-                file.sync_data().expect("it is at the storage");
-                round += 1;
-                written.store(round, Ordering::Relaxed);
-            }
-        });
-        for portal in [0, 1] {
-            let before = written.load(Ordering::Relaxed);
-            wait_for("writes", LIMIT, || (written.load(Ordering::Relaxed) > before).then_some(()));
-            let cut = san.target.cut(portal);
-            wait_for("a path to fail", LIMIT, || (usable(&map) == 1).then_some(()));
-            let then = written.load(Ordering::Relaxed);
-            wait_for("more writes", LIMIT, || {
-                (written.load(Ordering::Relaxed) > then + 5).then_some(())
-            });
-            assert!(!volume.health().expect("health").healthy);
-            refusal(volume.extend(), Reason::PathsDown);
-            cut.mend();
-            wait_for("the path to come back", LIMIT, || (usable(&map) == 2).then_some(()));
-        }
-        stop.store(true, Ordering::Relaxed);
-    });
-
-    let rounds = written.load(Ordering::Relaxed);
-    for round in rounds.saturating_sub(64)..rounds {
-        let expected = vec![(round % 251) as u8; 4096];
-        assert_eq!(san.disks[0].read((round % 4096) * 4096, 4096), expected, "write {round}");
+    for portal in [0, 1] {
+        load.goes_on(LIMIT);
+        let cut = san.target.cut(portal);
+        wait_for("a path to fail", LIMIT, || (usable(&map) == 1).then_some(()));
+        load.goes_on(LIMIT);
+        assert!(!volume.health().expect("health").healthy);
+        refusal(volume.extend(), Reason::PathsDown);
+        cut.mend();
+        wait_for("the path to come back", LIMIT, || (usable(&map) == 2).then_some(()));
     }
+
+    load.stop_and_compare(&san.disks[0]);
     assert!(volume.health().expect("health").healthy);
     disconnect(&volume);
     san.assert_clean();

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 const SERVER: &str = "127.0.1.1:10809";
 const SOCKET: &str = "/var/tmp/nbd.sock";
 const MOUNT: &str = "/mnt/nbd";
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn tcp() -> NbdPlace {
     NbdPlace::Tcp(SERVER.parse().unwrap())

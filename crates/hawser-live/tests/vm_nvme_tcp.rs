@@ -12,13 +12,11 @@ use std::path::Path;
 use hawser_core::attach::Identity;
 use hawser_core::{Change, Outcome, Reason};
 use hawser_live::lab::guest::nvmet::{self, Disk};
-use hawser_live::lab::guest::{Cut, Leftovers, cmd, wait_for};
+use hawser_live::lab::guest::{Cut, Leftovers, Load, cmd, wait_for};
 use serde_json::json;
 
 use vm_nvme::tcp::{A, B, Target};
-use vm_nvme::{
-    LIMIT, Load, MIB, OTHER, UUID, device_of, many, read, size, states, volume, with, write,
-};
+use vm_nvme::{LIMIT, MIB, OTHER, UUID, device_of, many, read, size, states, volume, with, write};
 
 const SIX: &str = "[fd00:1ab::1]:4420";
 
@@ -98,8 +96,7 @@ fn two_portals_are_one_device_and_a_lost_one_is_not_noticed_by_writers() {
         });
         let sick = volume.health().unwrap();
         assert!(!sick.healthy && sick.message.contains("nvme"), "{sick:?}");
-        let then = load.written();
-        wait_for("write past the loss", LIMIT, || (load.written() > then + 8).then_some(()));
+        load.goes_on(LIMIT);
         // A second connect finds what is there and makes no third controller.
         assert_eq!(volume.connect_as(&many()).unwrap().get().path(), device);
         cut.mend();
@@ -137,8 +134,7 @@ fn paths_are_used_as_the_target_says() {
     let load = Load::start(&device);
     target.ports[0].set_access(1, "optimized");
     target.ports[1].set_access(1, "inaccessible");
-    let then = load.written();
-    wait_for("write past the change", LIMIT, || (load.written() > then + 8).then_some(()));
+    load.goes_on(LIMIT);
     load.stop();
     target.ports[1].set_access(1, "optimized");
     wait_for("both ways", LIMIT, || volume.health().unwrap().healthy.then_some(()));
@@ -264,8 +260,7 @@ fn case_17_a_controller_stays_for_the_other_volumes_of_its_subsystem() {
 
     let load = Load::start(&second);
     assert_eq!(one.disconnect().unwrap(), Change::Made(()));
-    let then = load.written();
-    wait_for("write past the detach", LIMIT, || (load.written() > then + 8).then_some(()));
+    load.goes_on(LIMIT);
     load.stop();
     assert_eq!(one.disconnect().unwrap(), Change::Already(()));
     assert_eq!(two.disconnect().unwrap(), Change::Made(()));

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 
 const MOUNT: &str = "/mnt/rbd";
 const SHARED: &str = "volumes/shared";
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// One cluster for all tests: it takes the better part of a minute.
 fn ceph() -> &'static Ceph {

@@ -64,10 +64,10 @@ pub(crate) struct FibreChannel;
 static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["FIBRE_CHANNEL"],
     maturity: Maturity::Preview,
-    note: "FCP over FCoE (VN2VN) against LIO in the lab, over one path and two; no adapter \
-           of a vendor was at hand. s390x (zfcp, with and without automatic scans) and ppc64 (ibmvfc) \
-           are proven on simulated sysfs alone; LUKS and reservations are those of every \
-           SCSI disk and were not tried over it",
+    note: "FCP over FCoE (VN2VN) against LIO in the lab, over one path and two, with cables pulled \
+           between writes; no adapter of a vendor was at hand. s390x (zfcp, with and without \
+           automatic scans) and ppc64 (ibmvfc) are proven on simulated sysfs alone; LUKS and \
+           reservations are those of every SCSI disk and were not tried over it",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,

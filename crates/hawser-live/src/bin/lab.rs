@@ -1,5 +1,7 @@
 //! `lab`: builds guests, boots them, runs tests in them. See `docs/lab.md`.
 
+use std::io::Write as _;
+use std::num::NonZero;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,6 +26,9 @@ enum Command {
         /// The set; "full" holds "core", "soak" is on its own.
         #[arg(long)]
         set: Option<SetArg>,
+        /// How many suites run at the same time.
+        #[arg(long, default_value_t = at_once())]
+        jobs: NonZero<usize>,
         /// Only suites whose name holds this; of every set unless one is given.
         name: Option<String>,
         /// For the test executables.
@@ -127,13 +132,13 @@ async fn main() -> ExitCode {
 async fn act(command: Command) -> Result<bool> {
     let lab = lab();
     match command {
-        Command::Run { set, name, args } => {
+        Command::Run { set, jobs, name, args } => {
             let chosen = suites::choose(set.map(Set::from), name.as_deref());
             if chosen.is_empty() {
                 let none = |filter| LabError::NoSuite { filter };
                 return Err(name.map_or(LabError::EmptySet, none));
             }
-            return host::run(&lab, &chosen, &args).await;
+            return host::run(&lab, &chosen, jobs.get(), &args).await;
         }
         Command::Bench { quick, name, args } => {
             let how = if quick { Build::Quick } else { Build::Shipped };
@@ -151,26 +156,37 @@ async fn act(command: Command) -> Result<bool> {
             let suite = name.as_deref().map(find).transpose()?;
             host::shell(&lab, image.into(), suite).await?;
         }
-        Command::List => {
-            for suite in SUITES {
-                let (set, image) = (format!("{:?}", suite.set), format!("{:?}", suite.image));
-                println!(
-                    "{:<20} {set:<5} {image:<5} {} guest(s), {} MiB, at most {} s",
-                    suite.test,
-                    suite.guests,
-                    suite.memory_mib,
-                    suite.limit.as_secs()
-                );
-            }
-        }
+        // Whoever reads the list may have seen enough of it.
+        Command::List => drop(std::io::stdout().write_all(list().as_bytes())),
         Command::Clean { all } => lab.clean(all)?,
     }
     Ok(true)
 }
 
+/// As many as there are processors: tests wait more than they work.
+fn at_once() -> NonZero<usize> {
+    std::thread::available_parallelism().unwrap_or(NonZero::<usize>::MIN)
+}
+
+fn list() -> String {
+    let line = |suite: &suites::Suite| {
+        let (set, image) = (format!("{:?}", suite.set), format!("{:?}", suite.image));
+        format!(
+            "{:<20} {set:<5} {image:<5} {} guest(s), {} MiB, at most {} s\n",
+            suite.test,
+            suite.guests,
+            suite.memory_mib,
+            suite.limit.as_secs()
+        )
+    };
+    SUITES.iter().map(line).collect()
+}
+
+/// The suite of this name, or the first whose name holds it.
 fn find(name: &str) -> Result<&'static suites::Suite> {
-    let mut found = suites::choose(None, Some(name));
-    found.pop().ok_or_else(|| LabError::NoSuite { filter: name.to_owned() })
+    let found = suites::choose(None, Some(name));
+    let exactly = found.iter().find(|suite| suite.test == name).or(found.first());
+    exactly.copied().ok_or_else(|| LabError::NoSuite { filter: name.to_owned() })
 }
 
 #[expect(clippy::disallowed_methods, reason = "the program reads its settings, once")]

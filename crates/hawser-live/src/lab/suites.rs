@@ -22,7 +22,7 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_fc", Set::Full, minutes(12)),
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
     Suite::new("vm_layers", Set::Full, minutes(8)),
-    Suite::new("vm_faults", Set::Soak, minutes(30)),
+    Suite::new("vm_faults", Set::Full, minutes(15)),
     Suite::new("vm_library", Set::Full, minutes(10)).examples(&["attach"]).stage(callers),
     Suite::new("vm_nfs", Set::Core, minutes(8)),
     Suite::new("vm_nbd", Set::Core, minutes(6)),
@@ -46,7 +46,7 @@ pub static BENCHES: &[Suite] =
 /// When a suite runs without being asked for by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// In `make lab-core`, and with everything else in `make lab`.
+    /// In `make test`, and with everything else in `make lab`.
     Core,
     /// In `make lab`.
     Full,

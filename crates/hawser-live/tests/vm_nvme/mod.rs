@@ -4,11 +4,8 @@
 pub(crate) mod tcp;
 
 use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hawser_core::attach::{Attach, Multipath};
@@ -16,7 +13,7 @@ use hawser_live::lab::guest::{Volume, nvmet};
 use serde_json::{Value, json};
 
 /// How long anything that is waited for may take in a guest without acceleration.
-pub(crate) const LIMIT: Duration = Duration::from_secs(40);
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
 pub(crate) const MIB: u64 = 1 << 20;
 
@@ -71,47 +68,6 @@ pub(crate) fn size(device: &Path) -> u64 {
     let name = device.file_name().unwrap().to_string_lossy().into_owned();
     let sectors = std::fs::read_to_string(format!("/sys/class/block/{name}/size")).unwrap();
     sectors.trim().parse::<u64>().unwrap() * 512
-}
-
-/// Somebody who writes one block after the other past the page cache, until told to stop.
-pub(crate) struct Load {
-    stop: Arc<AtomicBool>,
-    written: Arc<AtomicU64>,
-    worker: JoinHandle<std::io::Result<()>>,
-}
-
-impl Load {
-    pub(crate) fn start(device: &Path) -> Self {
-        let device: PathBuf = device.to_owned();
-        let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-        let (told, count) = (stop.clone(), written.clone());
-        let worker = std::thread::spawn(move || {
-            const DIRECT: i32 = 0o40000;
-            let file = OpenOptions::new().write(true).custom_flags(DIRECT).open(device)?;
-            // Direct writes want memory at whole blocks: take one out of the middle.
-            let memory = vec![0x5a_u8; 8192];
-            let at = memory.as_ptr().align_offset(4096);
-            while !told.load(Ordering::Relaxed) {
-                let block = count.load(Ordering::Relaxed) % 1024;
-                file.write_all_at(&memory[at..at + 4096], block * 4096)?;
-                count.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        });
-        Self { stop, written, worker }
-    }
-
-    pub(crate) fn written(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
-    }
-
-    /// Ends it; no write may have failed.
-    #[track_caller]
-    pub(crate) fn stop(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        self.worker.join().unwrap().expect("no write fails");
-        self.written.load(Ordering::Relaxed)
-    }
 }
 
 /// The state of every controller of a subsystem.

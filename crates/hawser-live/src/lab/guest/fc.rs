@@ -250,8 +250,10 @@ impl Drop for San {
                 let lines: Vec<&str> = text.lines().collect();
                 println!("--\n{}", lines[lines.len().saturating_sub(count)..].join("\n"));
             };
+            // Who waits for what in the kernel.
+            let _ = fs::write("/proc/sysrq-trigger", "w");
             let said = cmd("dmesg").try_run().map(|done| done.stdout).unwrap_or_default();
-            last(&said, 40);
+            last(&said, 200);
             if let Some(daemon) = &self.multipathd {
                 last(&daemon.log(), 40);
             }

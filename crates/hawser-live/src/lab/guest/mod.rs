@@ -14,10 +14,12 @@ pub mod file_suite;
 mod gluster;
 mod leftovers;
 pub mod lio;
+mod load;
 mod nbd;
 mod net;
 mod nfsd;
 pub mod nvmet;
+pub mod paths;
 mod peer;
 mod samba;
 pub mod san;
@@ -32,13 +34,14 @@ pub use ceph::Ceph;
 pub use command::{Cmd, Daemon, Done, cmd};
 pub use gluster::Gluster;
 pub use leftovers::Leftovers;
+pub use load::Load;
 pub use nbd::{NbdPlace, Nbdkit, QemuNbd};
 pub use net::Cut;
 pub use nfsd::Nfsd;
 pub use peer::Peer;
 pub use samba::Samba;
 pub use services::{iscsid, multipathd};
-pub use volume::Volume;
+pub use volume::{Volume, refusal};
 
 /// The name of this guest's iSCSI initiator.
 pub fn initiator() -> String {

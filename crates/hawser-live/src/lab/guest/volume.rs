@@ -3,10 +3,10 @@
 use hawser_connect::find;
 use hawser_core::attach::{Attach, AttachRecord, AttachState, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
-use hawser_core::error::Result;
+use hawser_core::error::{Error, Result};
 use hawser_core::id::{InstanceId, PublicationId, VolumeId};
 use hawser_core::port::Connector;
-use hawser_core::{ByteSize, Change, Timestamp};
+use hawser_core::{ByteSize, Change, Reason, Timestamp};
 use hawser_host::{HostSettings, LinuxHost};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -112,4 +112,12 @@ impl Volume {
             created: Timestamp::UNIX_EPOCH,
         }
     }
+}
+
+/// An error that has this reason.
+#[track_caller]
+pub fn refusal<T: std::fmt::Debug>(result: Result<T>, reason: Reason) -> Error {
+    let error = result.expect_err("a refusal");
+    assert_eq!(error.reason(), Some(reason), "{error:?}");
+    error
 }

@@ -10,11 +10,15 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::error::{Attempt, LabError, Result};
 use super::say;
+
+/// How often a job that waits looks whether another one has ended.
+const SLOT_PAUSE: Duration = Duration::from_millis(500);
 
 /// The folder.
 #[derive(Debug)]
@@ -101,18 +105,21 @@ impl Cache {
     /// each other reach their limits.
     pub(super) async fn slot(&self) -> Result<Slot> {
         let count = std::thread::available_parallelism().map_or(1, |count| count.get());
-        let mut slots = Vec::new();
-        for number in 0..count {
-            let slot = open_lock(&self.folder.join(format!("slot-{number}")))?;
-            if try_lock(&slot)? {
-                return Ok(Slot { _lock: slot });
+        let mut waits = false;
+        loop {
+            for number in 0..count {
+                let slot = open_lock(&self.folder.join(format!("slot-{number}")))?;
+                if try_lock(&slot)? {
+                    return Ok(Slot { _lock: slot });
+                }
             }
-            slots.push(slot);
+            if !waits {
+                say(&format!("{count} jobs run on this machine; waiting for one of them"));
+                waits = true;
+            }
+            // Whichever ends first: the kernel can wait for one lock, not for any of several.
+            tokio::time::sleep(SLOT_PAUSE).await;
         }
-        // One of them, and not the same one for everybody who waits.
-        let chosen = slots.swap_remove(std::process::id() as usize % count);
-        let waiting = format!("{count} jobs are running on this machine; waiting for one of them");
-        Ok(Slot { _lock: wait_lock(chosen, &waiting).await? })
     }
 
     /// A folder for one run.
@@ -232,7 +239,7 @@ fn remove_busy(path: &Path) -> Result<()> {
         if remove(path).is_ok() {
             return Ok(());
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
     }
     remove(path)
 }

@@ -4,6 +4,8 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+
 use super::cache::Cache;
 use super::cargo::{self, Build, Built};
 use super::error::{LabError, Result};
@@ -24,19 +26,22 @@ struct Outcome {
     error: Option<String>,
 }
 
-/// Runs these suites, one after the other; false when something failed.
-pub async fn run(lab: &Lab, suites: &[&'static Suite], args: &[String]) -> Result<bool> {
+/// Runs these suites, so many at a time; false when something failed.
+pub async fn run(
+    lab: &Lab,
+    suites: &[&'static Suite],
+    at_once: usize,
+    args: &[String],
+) -> Result<bool> {
     needs::check(needs::TO_RUN)?;
     let recipe = Recipe::read(&lab.repo.join("lab"))?;
     let cache = Cache::open(&lab.cache)?;
     let tests: Vec<&str> = suites.iter().map(|suite| suite.test).collect();
     say(&format!("building {}", tests.join(" ")));
     let built = cargo::build(lab, suites).await?;
-    let mut outcomes = Vec::new();
-    for suite in suites {
-        let outcome = turn(lab, &recipe, &cache, &built, suite, args).await?;
-        outcomes.push(outcome);
-    }
+    let turns = Turns { lab, recipe, cache, built, args, at_once };
+    let turns = suites.iter().map(|suite| turns.take(suite));
+    let outcomes: Vec<Outcome> = stream::iter(turns).buffered(at_once).try_collect().await?;
     print!("{}", render(&outcomes));
     Ok(outcomes.iter().all(|outcome| outcome.counts.failed == 0))
 }
@@ -49,41 +54,57 @@ pub async fn bench(lab: &Lab, bench: &'static Suite, how: Build, args: &[String]
     let cache = Cache::open(&lab.cache)?;
     say(&format!("building the bench {}", bench.test));
     let built = cargo::build_bench(lab, bench.test, how).await?;
-    let outcome = turn(lab, &recipe, &cache, &built, bench, args).await?;
+    let turns = Turns { lab, recipe, cache, built, args, at_once: 1 };
+    let outcome = turns.take(bench).await?;
     let (took, boot) = (outcome.took.as_secs(), outcome.boot.as_secs());
     say(&format!("{} took {took} s, boot {boot} s", bench.test));
     Ok(outcome.counts.failed == 0)
 }
 
-/// Waits for a turn and runs one suite.
-async fn turn(
-    lab: &Lab,
-    recipe: &Recipe,
-    cache: &Cache,
-    built: &Built,
-    suite: &'static Suite,
-    args: &[String],
-) -> Result<Outcome> {
-    let limit = suite.limit.as_secs();
-    say(&format!("{} ({:?} image, at most {limit} s)", suite.test, suite.image));
-    let begun = Instant::now();
-    let parts = image::ensure(recipe, cache, suite.image, false).await?;
-    let python = match suite.python {
-        Some(list) => Some(image::python(recipe, cache, list).await?),
-        None => None,
-    };
-    let _slot = cache.slot().await?;
-    let job = Job { lab, recipe, cache, parts: &parts, python: python.as_deref(), built, suite };
-    let (begun, waited) = (Instant::now(), begun.elapsed());
-    if waited > Duration::from_secs(1) {
-        say(&format!("{} starts after {} s", suite.test, waited.as_secs()));
+/// What every turn of a run has in common.
+struct Turns<'a> {
+    lab: &'a Lab,
+    recipe: Recipe,
+    cache: Cache,
+    built: Built,
+    args: &'a [String],
+    at_once: usize,
+}
+
+impl Turns<'_> {
+    /// Waits for a turn and runs one suite.
+    async fn take(&self, suite: &'static Suite) -> Result<Outcome> {
+        let Self { lab, recipe, cache, built, args, at_once } = self;
+        let limit = suite.limit.as_secs();
+        say(&format!("{} ({:?} image, at most {limit} s)", suite.test, suite.image));
+        let begun = Instant::now();
+        let parts = image::ensure(recipe, cache, suite.image, false).await?;
+        let python = match suite.python {
+            Some(list) => Some(image::python(recipe, cache, list).await?),
+            None => None,
+        };
+        let _slot = cache.slot().await?;
+        let job = Job {
+            lab,
+            recipe,
+            cache,
+            parts: &parts,
+            python: python.as_deref(),
+            built,
+            suite,
+            beside_others: *at_once > 1,
+        };
+        let (begun, waited) = (Instant::now(), begun.elapsed());
+        if waited > Duration::from_secs(1) {
+            say(&format!("{} starts after {} s", suite.test, waited.as_secs()));
+        }
+        let mut outcome = job.run(args).await?;
+        outcome.took = begun.elapsed();
+        if let Some(error) = &outcome.error {
+            say(&format!("{}: {error}", suite.test));
+        }
+        Ok(outcome)
     }
-    let mut outcome = job.run(args).await?;
-    outcome.took = begun.elapsed();
-    if let Some(error) = &outcome.error {
-        say(&format!("{}: {error}", suite.test));
-    }
-    Ok(outcome)
 }
 
 /// Boots a guest of an image, with the needs of a suite if one is named, and a shell in it.
@@ -114,6 +135,8 @@ struct Job<'a> {
     python: Option<&'a Path>,
     built: &'a Built,
     suite: &'static Suite,
+    /// Its lines say whose they are.
+    beside_others: bool,
 }
 
 impl Job<'_> {
@@ -161,11 +184,14 @@ impl Job<'_> {
     /// Follows all guests until each has ended its job, within the limit.
     async fn follow(&self, vms: &mut [Vm], tallies: &[RefCell<Tally>]) -> Result<Vec<Ended>> {
         let several = vms.len() > 1;
-        let following = vms.iter_mut().zip(tallies).enumerate().map(|(index, (vm, tally))| {
-            vm.follow(tally, move |line| match several {
-                true => println!("[{}] {line}", index + 1),
-                false => println!("{line}"),
-            })
+        let following = vms.iter_mut().zip(tallies).zip(1..).map(|((vm, tally), guest)| {
+            let whose = match (self.beside_others, several) {
+                (false, false) => String::new(),
+                (false, true) => format!("[{guest}] "),
+                (true, false) => format!("[{}] ", self.suite.test),
+                (true, true) => format!("[{} {guest}] ", self.suite.test),
+            };
+            vm.follow(tally, move |line| println!("{whose}{line}"))
         });
         let all = futures_util::future::try_join_all(following);
         match tokio::time::timeout(self.suite.limit, all).await {
