@@ -8,11 +8,9 @@ use hawser_core::port::host::{Tool, ToolOutput};
 
 use super::data::Target;
 use super::portal::Portal;
+use super::record;
 use crate::shared::error::AttachError;
 use crate::shared::wait::Deadline;
-
-/// How long a login may take: iscsid gives each of its steps 15 seconds.
-const LOGIN_LIMIT: Duration = Duration::from_secs(25);
 
 /// How long a logout may take.
 const LOGOUT_LIMIT: Duration = Duration::from_secs(20);
@@ -74,14 +72,16 @@ fn node(target: &Target, iface: &str, limit: Duration) -> Tool {
     iscsiadm("node", limit).args(["-T", &target.iqn, "-p", &portal, "-I", iface])
 }
 
-/// Logs in with the record that is in the database.
+/// Logs in with the record that is in the database. It may take what is left of the deadline: iscsid
+/// gives up on a target after [`record::LOGIN_TIMEOUT`], but it does one thing at a time, and with
+/// many logins at once the last one waits for all others.
 pub(super) async fn login(
     host: &dyn Host,
     target: &Target,
     iface: &str,
     deadline: Deadline,
 ) -> Result<ToolOutput> {
-    host.run(&node(target, iface, deadline.within(LOGIN_LIMIT).left()).arg("--login")).await
+    host.run(&node(target, iface, deadline.left()).arg("--login")).await
 }
 
 /// Lets `iscsiadm` make a record: only it knows where its database is.
@@ -133,7 +133,7 @@ pub(super) fn login_error(target: &Target, output: &ToolOutput, proof: bool) -> 
     let error = match Exit::of(output) {
         Exit::LoginFatal if proof => AttachError::AuthFailed { target: target.to_string() },
         Exit::AuthFailed => AttachError::AuthFailed { target: target.to_string() },
-        Exit::PduTimeout => AttachError::PortalTimeout { portal, limit: LOGIN_LIMIT },
+        Exit::PduTimeout => AttachError::PortalTimeout { portal, limit: record::LOGIN_TIMEOUT },
         Exit::TransportMissing => AttachError::Missing {
             what: "the kernel's part of this iSCSI transport".into(),
             advice: "load iscsi_tcp (or ib_iser for ISER)".into(),

@@ -20,7 +20,7 @@ const LOGOUT_LIMIT: Duration = Duration::from_secs(30);
 /// How long iscsid may take to end a session: it waits for the target, whose limit is 15 seconds.
 const MESSAGE_LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a login may take that nobody waits for any more: iscsid's own limit, and some.
+/// How long a session that is there may take to come up: iscsid's own limit, and some.
 const LOGIN_LIMIT: Duration = Duration::from_secs(20);
 
 /// One volume that leaves.
@@ -77,9 +77,8 @@ impl Leave<'_> {
         if sessions.iter().any(Session::is_up) || !self.login_may_run(target, notes)? {
             return Ok(sessions);
         }
-        let limit = self.deadline.within(LOGIN_LIMIT);
         let seen = !sessions.is_empty();
-        if !seen && !self.finish_login(target, limit).await? {
+        if !seen && !self.finish_login(target).await? {
             return Session::of(files, target);
         }
         let settled = async || {
@@ -87,7 +86,7 @@ impl Leave<'_> {
             let failed = seen && now.is_empty();
             Ok((failed || now.iter().any(Session::is_up)).then_some(now))
         };
-        match wait::until(&mut *events, limit, settled).await? {
+        match wait::until(&mut *events, self.deadline.within(LOGIN_LIMIT), settled).await? {
             Some(now) => Ok(now),
             None => Session::of(files, target),
         }
@@ -101,13 +100,13 @@ impl Leave<'_> {
 
     /// Logs in once more: iscsid has one login per target, this one or the one that it is at
     /// already. True when there will be a session.
-    async fn finish_login(&self, target: &Target, limit: Deadline) -> Result<bool> {
+    async fn finish_login(&self, target: &Target) -> Result<bool> {
         // Where nobody listens, no login ends well.
         let can_ask = target.transport == Transport::Tcp && self.iface == "default";
-        if can_ask && probe::portal(&target.portal, limit).await.is_err() {
+        if can_ask && probe::portal(&target.portal, self.deadline).await.is_err() {
             return Ok(false);
         }
-        let output = admin::login(self.host, target, self.iface, limit).await?;
+        let output = admin::login(self.host, target, self.iface, self.deadline).await?;
         Ok(matches!(Exit::of(&output), Exit::Done | Exit::SessionExists))
     }
 

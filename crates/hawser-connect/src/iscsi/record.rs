@@ -11,6 +11,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hawser_core::error::Result;
 use hawser_core::port::Host;
@@ -40,12 +41,16 @@ pub(super) const MARK: &str =
 /// The note that keeps a record of somebody else while ours is in its place.
 const KEPT: &str = "record";
 
+/// How long a target may take to answer a login, as [`OURS`] tells iscsid.
+pub(super) const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
+
 /// Settings of ours, whatever the defaults of the host are.
 ///
 /// - Volumes are attached when they are asked for, not when the host starts.
 /// - Only the volume that is asked for is scanned: others may belong to other hosts' users.
 /// - iscsid tries a first login once. It would go on for minutes with what never works, cannot be
 ///   stopped, and does not tell an unknown target from one that is slow; whoever asked tries again.
+/// - It gives a target [`LOGIN_TIMEOUT`] to answer.
 const OURS: [(&str, &str); 7] = [
     ("node.startup", "manual"),
     ("node.conn[0].startup", "manual"),

@@ -73,7 +73,7 @@ impl Side for Floor {
         let begun = Instant::now();
         all(volumes, |volume| {
             if ways == Ways::Two {
-                run("multipath", &["-f", &volume.wwid]);
+                flush(volume);
             }
             session(volume, ways, "--logout");
         });
@@ -99,12 +99,30 @@ pub(crate) fn session(volume: &Volume, ways: Ways, what: &str) {
     }
 }
 
+/// Removes a map. With many at once multipathd answers late, and the program fails although the map
+/// is gone.
+fn flush(volume: &Volume) {
+    if let Err(said) = attempt("multipath", &["-f", &volume.wwid]) {
+        let there = attempt("dmsetup", &["info", &volume.wwid]).is_ok();
+        assert!(!there, "{said}");
+    }
+}
+
 fn run(program: &str, args: &[&str]) {
+    attempt(program, args).unwrap_or_else(|said| panic!("{said}"));
+}
+
+fn attempt(program: &str, args: &[&str]) -> Result<(), String> {
     let mut command = process::command(program);
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null());
     let output = command.output().expect("a program of the guest");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{program} {args:?}: {}\n{said}", output.status);
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr);
+            Err(format!("{program} {args:?}: {}\n{said}", output.status))
+        }
+    }
 }
 
 fn link(volume: &Volume, ways: Ways) -> PathBuf {

@@ -15,6 +15,10 @@ use super::vm::{self, Ended, Vm};
 use super::{Lab, image, initrd, job, needs, say};
 use crate::lab::suites::{Image, Scratch, Set, Suite, minutes};
 
+/// How often a guest that dies while it boots is started again: QEMU without hardware virtualization
+/// now and then runs into code that the kernel is just changing on its other processor.
+const BOOTS: usize = 2;
+
 /// What one suite came to.
 #[derive(Debug)]
 struct Outcome {
@@ -24,6 +28,8 @@ struct Outcome {
     boot: Duration,
     /// Why it did not end by itself.
     error: Option<String>,
+    /// False when a guest died before it had come up.
+    booted: bool,
 }
 
 /// Runs these suites, so many at a time; false when something failed.
@@ -99,6 +105,13 @@ impl Turns<'_> {
             say(&format!("{} starts after {} s", suite.test, waited.as_secs()));
         }
         let mut outcome = job.run(args).await?;
+        for _ in 0..BOOTS {
+            if outcome.booted {
+                break;
+            }
+            say(&format!("{}: its guest did not come up; once more", suite.test));
+            outcome = job.run(args).await?;
+        }
         outcome.took = begun.elapsed();
         if let Some(error) = &outcome.error {
             say(&format!("{}: {error}", suite.test));
@@ -161,6 +174,7 @@ impl Job<'_> {
             took: Duration::ZERO,
             boot: Duration::ZERO,
             error: None,
+            booted: true,
         };
         let tallies = tallies.into_iter().map(RefCell::into_inner);
         let codes = match ended {
@@ -172,6 +186,8 @@ impl Job<'_> {
                 ended.iter().map(|ended| ended.code).collect()
             }
             Err(error) => {
+                let ready = vms.iter().all(Vm::is_ready);
+                outcome.booted = ready || !matches!(error, LabError::Died { .. });
                 outcome.error = Some(error.to_string());
                 vec![-1; vms.len()]
             }
@@ -210,7 +226,7 @@ impl Job<'_> {
 fn render(outcomes: &[Outcome]) -> String {
     let mut text = String::from("\n");
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    for Outcome { test, counts, took, boot, error } in outcomes {
+    for Outcome { test, counts, took, boot, error, .. } in outcomes {
         let verdict = if error.is_some() { "did not end" } else { "ended" };
         text.push_str(&format!(
             "{test:<20} {:>3} passed, {:>2} failed, {:>2} skipped  {:>6.1} s, boot {:.1} s, {verdict}\n",
@@ -251,6 +267,7 @@ mod tests {
             took: Duration::from_secs(12),
             boot: Duration::from_secs(6),
             error: None,
+            booted: true,
         };
         let text = render(&[outcome(3, 0, &["a: no card"]), outcome(2, 1, &[])]);
         assert!(text.contains("not run in the guest:\n  a: no card\n"), "{text}");

@@ -1,5 +1,6 @@
 //! A running guest.
 
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,8 @@ pub(super) struct Vm {
     started: Instant,
     guest: u8,
     console: PathBuf,
+    /// It has come up.
+    ready: Cell<bool>,
     out: UnixStream,
     control: (BufReader<OwnedReadHalf>, OwnedWriteHalf),
 }
@@ -90,6 +93,7 @@ impl Vm {
             started,
             guest,
             console: folder.join(qemu::console_file(guest)),
+            ready: Cell::new(false),
             out,
             control: (BufReader::new(read), write),
         })
@@ -98,12 +102,12 @@ impl Vm {
     /// Follows the job to its end; every line that it says goes to `show`.
     pub(super) async fn follow(
         &mut self,
-        tally: &std::cell::RefCell<Tally>,
+        tally: &RefCell<Tally>,
         show: impl Fn(&str),
     ) -> Result<Ended> {
         let (guest, started, console) = (self.guest, self.started, self.console.clone());
         let died = || LabError::Died { guest, console: console_tail(&console) };
-        let control = &mut self.control.0;
+        let (control, ready) = (&mut self.control.0, &self.ready);
         let ending = async {
             let mut boot = Duration::ZERO;
             let mut line = String::new();
@@ -117,6 +121,7 @@ impl Vm {
                 if line == "ready" {
                     // By our own clock: that of a guest on a busy machine is off.
                     boot = started.elapsed();
+                    ready.set(true);
                 } else if let Some(code) = line.strip_prefix("exit ") {
                     return Ok(Ended { boot, code: code.parse().unwrap_or(-1) });
                 }
@@ -148,6 +153,11 @@ impl Vm {
         if asked.is_err() || gone.is_err() {
             let _ = self.child.kill().await;
         }
+    }
+
+    /// True when it has come up.
+    pub(super) fn is_ready(&self) -> bool {
+        self.ready.get()
     }
 
     /// The last lines of its console.
