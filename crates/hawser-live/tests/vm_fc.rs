@@ -308,7 +308,7 @@ fn writes_go_on_while_cables_are_pulled_and_plugged() {
         wait_for("the path to come back", LIMIT, || (usable(&map) == 2).then_some(()));
     }
 
-    load.stop_and_compare(&san.disks[0]);
+    load.stop_and_compare(|at, count| san.disks[0].read(at, count));
     assert!(volume.health().expect("health").healthy);
     disconnect(&volume);
     san.assert_clean();

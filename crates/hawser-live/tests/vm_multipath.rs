@@ -218,7 +218,7 @@ fn writes_go_on_while_paths_go_and_come_back() {
         wait_for("the path to come back", LIMIT, || (usable(&map) == 2).then_some(()));
     }
 
-    load.stop_and_compare(&san.disks[0]);
+    load.stop_and_compare(|at, count| san.disks[0].read(at, count));
     assert!(volume.health().expect("health").healthy);
     disconnect(&volume);
     san.assert_clean();

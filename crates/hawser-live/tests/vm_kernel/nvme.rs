@@ -2,10 +2,11 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 use hawser_core::port::Host;
 use hawser_core::port::kernel::{NamespaceFacts, Register, ReservationKind, ReservationStep};
-use hawser_live::lab::guest::{cmd, modprobe, wait_for};
+use hawser_live::lab::guest::{cmd, modprobe};
 use rustix::io::Errno;
 use uuid::Uuid;
 
@@ -50,18 +51,39 @@ impl Namespace {
         fs::create_dir_all(&port).unwrap();
         put(&port.join("addr_trtype"), "loop");
         symlink(&subsystem, port.join("subsystems").join(&nqn)).unwrap();
-        cmd("nvme").args(["connect", "-t", "loop", "-n", &nqn]).ok();
-        let node = wait_for("namespace", LIMIT, || {
-            let entries = fs::read_dir("/sys/block").ok()?.flatten();
-            let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
-            let name = names.find(|name| {
-                let found = fs::read_to_string(format!("/sys/block/{name}/uuid"));
-                found.is_ok_and(|found| found.trim() == uuid.to_string())
-            })?;
-            Some(Path::new("/dev").join(name)).filter(|node| node.exists())
-        });
+        let node = connected(&nqn, uuid);
         Self { nqn, uuid, file, device: device.trim().to_owned(), node, reserves }
     }
+}
+
+/// Connects and answers the node. On a busy machine a controller over `loop` may miss its keep-alive
+/// and be given up for good before its namespaces were found: then it is connected again.
+#[track_caller]
+fn connected(nqn: &str, uuid: Uuid) -> PathBuf {
+    for _ in 0..3 {
+        cmd("nvme").args(["connect", "-t", "loop", "-k", "120", "-n", nqn]).ok();
+        let begun = Instant::now();
+        while begun.elapsed() < LIMIT / 3 {
+            if let Some(node) = node_of(uuid) {
+                return node;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        println!("{}", cmd("nvme").args(["list-subsys"]).run().stdout);
+        println!("{}", cmd("sh").args(["-c", "dmesg | tail -n 20"]).run().stdout);
+        cmd("nvme").args(["disconnect", "-n", nqn]).run();
+    }
+    panic!("no namespace");
+}
+
+fn node_of(uuid: Uuid) -> Option<PathBuf> {
+    let entries = fs::read_dir("/sys/block").ok()?.flatten();
+    let mut names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let name = names.find(|name| {
+        let found = fs::read_to_string(format!("/sys/block/{name}/uuid"));
+        found.is_ok_and(|found| found.trim() == uuid.to_string())
+    })?;
+    Some(Path::new("/dev").join(name)).filter(|node| node.exists())
 }
 
 fn places(nqn: &str) -> (PathBuf, PathBuf) {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::{lio, wait_for};
+use super::wait_for;
 
 const BLOCK: usize = 4096;
 
@@ -73,12 +73,12 @@ impl Load {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Ends it, and finds its last writes at the storage.
+    /// Ends it, and finds its last writes at the storage, which is read by offset and length.
     #[track_caller]
-    pub fn stop_and_compare(self, disk: &lio::Disk) {
+    pub fn stop_and_compare(self, read: impl Fn(u64, usize) -> Vec<u8>) {
         let count = self.stop();
         for turn in count.saturating_sub(64)..count {
-            assert_eq!(disk.read(place(turn), BLOCK), block(turn), "write {turn}");
+            assert_eq!(read(place(turn), BLOCK), block(turn), "write {turn}");
         }
     }
 }
