@@ -49,9 +49,13 @@ impl Assemble<'_> {
         }
         let disks: Vec<&ScsiDisk> = paths.iter().map(|(disk, _)| disk).collect();
         same_size(self.host, &disks, self.deadline).await?;
+        if !self.read_only {
+            // Before there is a map: one that takes writes has no room for a path that does not.
+            self.paths_take_writes(&disks).await?;
+        }
         let map = self.map(&names.wwid(), &disks).await?;
         let top = map.as_ref().map_or(&first.disk, |map| &map.disk);
-        self.set_access(top, map.as_ref(), &disks).await?;
+        self.set_access(top, map.as_ref()).await?;
         Ok(Attached::Block {
             device: top.node.clone(),
             identity: Some(told(names, self.given)),
@@ -124,46 +128,52 @@ impl Assemble<'_> {
         }
     }
 
-    /// Makes the device refuse writes, or makes sure that it takes them.
-    async fn set_access(&self, top: &Whole, map: Option<&Map>, disks: &[&ScsiDisk]) -> Result<()> {
-        if self.refuses(top)? == self.read_only {
-            return Ok(());
+    /// Waits until every path takes writes. One that did not when it was found says so until it is
+    /// asked again.
+    async fn paths_take_writes(&self, disks: &[&ScsiDisk]) -> Result<()> {
+        let mut events = self.host.events().subscribe();
+        let limit = self.deadline.within(WRITABLE_LIMIT);
+        loop {
+            let mut refusing = None;
+            for disk in disks {
+                if self.refuses(&disk.disk)? {
+                    disk.rescan(self.host, self.deadline).await?;
+                    self.allow_writes(&disk.disk).await?;
+                }
+                if self.refuses(&disk.disk)? {
+                    refusing = Some(disk);
+                }
+            }
+            let Some(refusing) = refusing else { return Ok(()) };
+            if !wait::again(&mut *events, limit).await {
+                return Err(AttachError::ReadOnly { device: refusing.disk.node.clone() }.into());
+            }
         }
+    }
+
+    /// Makes the device refuse writes, or makes sure that it takes them.
+    async fn set_access(&self, top: &Whole, map: Option<&Map>) -> Result<()> {
         if self.read_only {
+            if self.refuses(top)? {
+                return Ok(());
+            }
             let attempt = format!("setting the access of {}", top.node.display());
             let set = self.host.disks().set_read_only(&top.node, true).await;
             return Ok(set.map_err(AttachError::kernel(attempt))?);
         }
         let mut events = self.host.events().subscribe();
         let limit = self.deadline.within(WRITABLE_LIMIT);
-        while !self.made_writable(top, map, disks).await? {
-            if !wait::again(&mut *events, limit).await {
+        while self.refuses(top)? {
+            // A map that was made of paths that took no writes yet.
+            if let Some(map) = map {
+                multipath::reload(self.host, map, self.deadline).await?;
+            }
+            self.allow_writes(top).await?;
+            if self.refuses(top)? && !wait::again(&mut *events, limit).await {
                 return Err(AttachError::ReadOnly { device: top.node.clone() }.into());
             }
         }
         Ok(())
-    }
-
-    /// Asks every path again: one that took no writes when it was found says so until then. True
-    /// when the device takes writes now.
-    async fn made_writable(
-        &self,
-        top: &Whole,
-        map: Option<&Map>,
-        disks: &[&ScsiDisk],
-    ) -> Result<bool> {
-        for disk in disks {
-            disk.rescan(self.host, self.deadline).await?;
-            self.allow_writes(&disk.disk).await?;
-            if self.refuses(&disk.disk)? {
-                return Ok(false);
-            }
-        }
-        if let (Some(map), true) = (map, self.refuses(top)?) {
-            multipath::reload(self.host, map, self.deadline).await?;
-        }
-        self.allow_writes(top).await?;
-        Ok(!self.refuses(top)?)
     }
 
     /// Takes back what this host may have forbidden; what the storage forbids stays.

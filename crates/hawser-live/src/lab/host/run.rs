@@ -1,6 +1,7 @@
 //! Runs suites and sums up.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -46,8 +47,13 @@ pub async fn run(
     say(&format!("building {}", tests.join(" ")));
     let built = cargo::build(lab, suites).await?;
     let turns = Turns { lab, recipe, cache, built, args, at_once };
-    let turns = suites.iter().map(|suite| turns.take(suite));
-    let outcomes: Vec<Outcome> = stream::iter(turns).buffered(at_once).try_collect().await?;
+    let turns = suites.iter().enumerate().map(|(place, suite)| {
+        let turn = turns.take(suite);
+        async move { Ok((place, turn.await?)) }
+    });
+    let turns = stream::iter(turns).buffer_unordered(at_once);
+    let outcomes: BTreeMap<usize, Outcome> = turns.try_collect().await?;
+    let outcomes: Vec<Outcome> = outcomes.into_values().collect();
     print!("{}", render(&outcomes));
     Ok(outcomes.iter().all(|outcome| outcome.counts.failed == 0))
 }
