@@ -9,6 +9,9 @@ use crate::process;
 /// declared in `Cargo.toml` with `test = false`, because it must never run outside a guest.
 pub static SUITES: &[Suite] = &[
     Suite::new("vm_smoke", Set::Core, minutes(3)).scratch(2, 256),
+    // The longest ones first: others run beside them.
+    Suite::new("vm_faults", Set::Full, minutes(20)),
+    Suite::new("vm_multipath", Set::Full, minutes(18)),
     Suite::new("vm_kernel", Set::Core, minutes(5)),
     Suite::new("vm_nvme_tcp", Set::Core, minutes(6)),
     Suite::new("vm_nvme_faults", Set::Full, minutes(6)),
@@ -17,12 +20,10 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_nvme_fc", Set::Full, minutes(4)),
     Suite::new("vm_iscsi_core", Set::Core, minutes(5)),
     Suite::new("vm_iscsi", Set::Full, minutes(12)),
-    Suite::new("vm_multipath", Set::Full, minutes(18)),
     Suite::new("vm_iser", Set::Full, minutes(5)),
     Suite::new("vm_fc", Set::Full, minutes(12)),
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
     Suite::new("vm_layers", Set::Full, minutes(8)),
-    Suite::new("vm_faults", Set::Full, minutes(15)),
     Suite::new("vm_library", Set::Full, minutes(10)).examples(&["attach"]).stage(callers),
     Suite::new("vm_nfs", Set::Core, minutes(8)),
     Suite::new("vm_nbd", Set::Core, minutes(6)),
