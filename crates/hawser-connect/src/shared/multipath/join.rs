@@ -71,7 +71,7 @@ impl Join<'_> {
         loop {
             if let Some(map) = self.map(&mut all_seen)? {
                 let missing = self.missing(&map)?;
-                let usable = map.usable(self.host).await?;
+                let usable = self.usable(&map).await?;
                 if missing.is_empty() && usable > 0 && map.disk.has_node(self.host.files())? {
                     return Ok(Some(Joined { map, missing }));
                 }
@@ -99,6 +99,15 @@ impl Join<'_> {
         match found {
             Some((map, missing, usable)) if usable > 0 => Ok(Some(Joined { map, missing })),
             Some(_) | None => Ok(None),
+        }
+    }
+
+    /// How many paths of a map work: none when it is gone by now. multipathd takes back a map that
+    /// it could not load.
+    async fn usable(&self, map: &Map) -> Result<usize> {
+        match map.usable(self.host).await {
+            Err(_) if Map::of_wwid(self.host.files(), self.wwid)?.as_ref() != Some(map) => Ok(0),
+            usable => usable,
         }
     }
 

@@ -176,7 +176,11 @@ impl Files for LinuxFiles {
             let draft = Draft::write(path, &data, mode)?;
             // The whole file under its name in one step, and never over another one.
             match fs::hard_link(draft.path(), path) {
-                Ok(()) => sync_folder(path).map(|()| true),
+                Ok(()) => match sync_folder(path) {
+            // Somebody removed the folder too, meanwhile.
+            Err(error) if is_gone(&error) => Ok(true),
+            synced => synced.map(|()| true),
+        },
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
                 Err(error) => Err(error),
             }
