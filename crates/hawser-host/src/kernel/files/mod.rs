@@ -176,11 +176,7 @@ impl Files for LinuxFiles {
             let draft = Draft::write(path, &data, mode)?;
             // The whole file under its name in one step, and never over another one.
             match fs::hard_link(draft.path(), path) {
-                Ok(()) => match sync_folder(path) {
-            // Somebody removed the folder too, meanwhile.
-            Err(error) if is_gone(&error) => Ok(true),
-            synced => synced.map(|()| true),
-        },
+                Ok(()) => sync_folder(path).map(|()| true),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
                 Err(error) => Err(error),
             }
@@ -250,7 +246,11 @@ fn remove(path: &Path) -> io::Result<bool> {
         removed => removed,
     };
     match removed {
-        Ok(()) => sync_folder(path).map(|()| true),
+        Ok(()) => match sync_folder(path) {
+            // Somebody removed the folder too, meanwhile.
+            Err(error) if is_gone(&error) => Ok(true),
+            synced => synced.map(|()| true),
+        },
         Err(error) if is_gone(&error) => Ok(false),
         Err(error) => Err(error),
     }
