@@ -56,8 +56,9 @@ impl Namespace {
     }
 }
 
-/// Connects and answers the node. On a busy machine a controller over `loop` may miss its keep-alive
-/// and be given up for good before its namespaces were found: then it is connected again.
+/// Connects and answers the node. On a busy machine the namespace of a controller over `loop` has
+/// failed to appear at all, for a reason that is not known (a missed keep-alive would explain it): then
+/// it is connected again, and what the kernel said is shown should the test fail.
 #[track_caller]
 fn connected(nqn: &str, uuid: Uuid) -> PathBuf {
     for _ in 0..3 {
