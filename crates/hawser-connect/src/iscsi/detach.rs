@@ -11,7 +11,7 @@ use super::discovery;
 use super::leave::Leave;
 use super::look::{self, Found};
 use super::notes::{Claim, Notes};
-use super::record;
+use super::{record, recover};
 use crate::shared::release::Failures;
 use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk, Verdict};
 use crate::shared::wait::Deadline;
@@ -47,6 +47,7 @@ impl Disconnect<'_> {
         let (reused, expected) = (&here.reused, &self.volume.expected);
         let (host, detach, deadline) = (self.host, self.detach, self.deadline);
         scsi::refuse_reused(host, reused, expected, detach, &mut failures, deadline).await?;
+        self.let_recover(&here).await;
         let disks: Vec<ScsiDisk> = here.disks.iter().map(|found| found.disk.clone()).collect();
         let release = Release {
             host: self.host,
@@ -72,6 +73,16 @@ impl Disconnect<'_> {
         match something {
             true => failures.answer("detaching the volume"),
             false => Ok(Change::Already(())),
+        }
+    }
+
+    /// Where no session is up, iscsid may be bringing one back, and what is cached can be written then.
+    async fn let_recover(&self, here: &Here) {
+        let up = here.disks.iter().any(|found| found.session.is_up());
+        let Some(down) = here.disks.first().filter(|_| !up && !self.detach.force) else { return };
+        let (host, iface) = (self.host, &self.volume.iface);
+        if let Err(error) = recover::session(host, iface, &down.target, self.deadline).await {
+            tracing::warn!(error = %error.sentence(), "the volume cannot be written to");
         }
     }
 

@@ -1,26 +1,20 @@
 //! Sessions with targets: found, or made.
 
-use std::path::Path;
-use std::time::Duration;
-
 use hawser_core::Reason;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
 
 use super::admin::{self, Exit};
-use super::data::{Credentials, Target, Transport, Volume};
+use super::data::{Credentials, Target, Volume};
 use super::notes::{Claim, Key, Notes, Ours};
 use super::record::{self, InPlace, Settings};
 use super::session::Session;
-use super::{discovery, probe};
+use super::{discovery, probe, recover};
 use crate::shared::error::AttachError;
-use crate::shared::wait::{self, Deadline};
+use crate::shared::wait::Deadline;
 
 /// How often a login that may pass is tried.
 const ATTEMPTS: usize = 3;
-
-/// How long iscsid may take to bring a session back whose portal answers again.
-const RECOVERY_LIMIT: Duration = Duration::from_secs(10);
 
 /// What one call made at one target; marked before it is made, so that what failed half-way is
 /// taken back too.
@@ -59,39 +53,12 @@ impl Login<'_> {
         }
     }
 
-    /// Waits for a session that iscsid is bringing back.
     async fn recover(&self, target: &Target) -> Result<Session> {
-        let mut events = self.host.events().subscribe();
-        self.probe(target).await?;
-        let limit = self.deadline.within(RECOVERY_LIMIT);
-        let files = self.host.files();
-        let up = async || Ok(Session::of(files, target)?.into_iter().find(Session::is_up));
-        match wait::until(&mut *events, limit, up).await? {
-            Some(session) => Ok(session),
-            None => Err(AttachError::Unreachable {
-                target: target.to_string(),
-                why: "its portal answers, but the session is not up again".into(),
-            }
-            .into()),
-        }
+        recover::session(self.host, &self.volume.iface, target, self.deadline).await
     }
 
-    /// Finds out whether anybody listens. RDMA has no such question, and an interface of its own
-    /// may go where the host's routes do not.
     async fn probe(&self, target: &Target) -> Result<()> {
-        match target.transport {
-            Transport::Tcp if self.volume.iface == "default" => {
-                probe::portal(&target.portal, self.deadline).await
-            }
-            Transport::Tcp => Ok(()),
-            Transport::Iser => {
-                let adapters = self.host.files().list(Path::new("/sys/class/infiniband"))?;
-                match adapters.is_empty() {
-                    true => Err(AttachError::NoHba { kind: "RDMA" }.into()),
-                    false => Ok(()),
-                }
-            }
-        }
+        probe::target(self.host, &self.volume.iface, target, self.deadline).await
     }
 
     async fn login(&self, target: &Target, notes: &Notes<'_>, made: &mut Made) -> Result<Session> {

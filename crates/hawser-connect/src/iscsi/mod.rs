@@ -44,6 +44,7 @@ mod notes;
 mod portal;
 mod probe;
 mod record;
+mod recover;
 mod session;
 
 use async_trait::async_trait;

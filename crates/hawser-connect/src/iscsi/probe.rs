@@ -2,17 +2,41 @@
 //! and tells a closed port like a dead host.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use hawser_core::error::Result;
+use hawser_core::port::Host;
 use tokio::net::{TcpStream, lookup_host};
 
+use super::data::{Target, Transport};
 use super::portal::Portal;
 use crate::shared::error::AttachError;
 use crate::shared::wait::Deadline;
 
 /// How long a portal may take to answer.
 pub(super) const PROBE_LIMIT: Duration = Duration::from_secs(3);
+
+/// Finds out whether anybody listens. RDMA has no such question, and an interface of its own may go
+/// where the host's routes do not.
+pub(super) async fn target(
+    host: &dyn Host,
+    iface: &str,
+    target: &Target,
+    deadline: Deadline,
+) -> Result<()> {
+    match target.transport {
+        Transport::Tcp if iface == "default" => portal(&target.portal, deadline).await,
+        Transport::Tcp => Ok(()),
+        Transport::Iser => {
+            let adapters = host.files().list(Path::new("/sys/class/infiniband"))?;
+            match adapters.is_empty() {
+                true => Err(AttachError::NoHba { kind: "RDMA" }.into()),
+                false => Ok(()),
+            }
+        }
+    }
+}
 
 /// Connects to a portal and hangs up.
 pub(super) async fn portal(portal: &Portal, deadline: Deadline) -> Result<()> {

@@ -109,6 +109,18 @@ impl Session {
         Ok(devices)
     }
 
+    /// True when none of its devices waits for it: the kernel lets them go on one by one.
+    pub(super) fn goes_on(&self, files: &dyn Files) -> Result<bool> {
+        for address in self.devices(files)? {
+            let state = format!("/sys/class/scsi_device/{address}/device/state");
+            let state = files.read_text(Path::new(&state))?;
+            if matches!(state.as_deref(), Some("blocked" | "transport-offline")) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// The way to one of its volumes.
     pub(super) fn route(&self, lun: u64) -> SessionRoute<'_> {
         SessionRoute { session: self, lun }

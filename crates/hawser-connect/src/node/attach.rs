@@ -24,7 +24,7 @@ impl NodeHalf {
         if let Some(record) = &existing {
             check_same(record, work, &boot_id)?;
             if let Some(attached) = self.still_attached(record).await? {
-                return Ok(Change::Already(attached));
+                return self.made_good(connector, work, record, attached).await;
             }
         }
         let mut record = self.claim(work, existing.as_ref(), boot_id).await?;
@@ -68,6 +68,32 @@ impl NodeHalf {
         let targets: Vec<_> =
             table::all_of(attached, &table).iter().map(|entry| entry.target.clone()).collect();
         if targets.is_empty() { Ok(None) } else { Err(NodeError::StillMounted { targets }.into()) }
+    }
+
+    /// What is there may have stopped working: its session ended, a path went. Nobody is handed a
+    /// device that does not work: the connector brings back what it can, below whoever uses it.
+    async fn made_good(
+        &self,
+        connector: Layered<'_>,
+        work: &AttachWork,
+        record: &AttachRecord,
+        attached: Attached,
+    ) -> Result<Change<Attached>> {
+        let host = self.host.as_ref();
+        let problem = match connector.health(host, record).await {
+            Ok(health) if health.healthy => return Ok(Change::Already(attached)),
+            Ok(health) => health.message,
+            Err(error) => error.sentence(),
+        };
+        tracing::warn!(volume.id = %work.volume, %problem, "it is attached and does not work");
+        let change = connector.connect(host, &work.info, &work.attach).await?;
+        let (found, path) = (change.get().identity(), change.get().path());
+        check_identity(expected(record), found, path, Unknown::Refused)?;
+        if record.attached.as_ref() != Some(change.get()) {
+            let attached = Some(change.get().clone());
+            self.registry.put(&AttachRecord { attached, ..record.clone() }).await?;
+        }
+        Ok(change)
     }
 
     /// Makes sure that no other writer is on this host, and writes the intent: from then on the

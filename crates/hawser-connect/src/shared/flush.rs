@@ -17,7 +17,10 @@ use super::error::AttachError;
 use super::multipath::Map;
 use super::release::{FLUSH_LIMIT, Failures};
 use super::users::Whole;
-use super::wait::Deadline;
+use super::wait::{self, Deadline};
+
+/// How long multipathd may take to notice that a path works again: a round of its checker.
+const NOTICE_LIMIT: Duration = Duration::from_secs(6);
 
 /// How long what waited may take to fail, once it may not wait any more.
 const GIVE_UP_LIMIT: Duration = Duration::from_secs(10);
@@ -46,7 +49,7 @@ pub(crate) async fn flush(
         Top::Map(map) => map,
     };
     let device = map.disk.node.clone();
-    let has_path = map.usable(host).await? > 0;
+    let has_path = has_path(host, map, deadline).await?;
     if !has_path && !force {
         return failures.take(AttachError::NoPath { device });
     }
@@ -76,6 +79,33 @@ pub(crate) async fn flush(
         Err(source) if force => failures.take(AttachError::Lost { device, source }),
         Err(source) => failures.take(AttachError::Flush { device, source }),
     }
+}
+
+/// True when a path of the map works. Where the map has given up all of them but one runs, it is
+/// waited for: the map hears of it from multipathd, which asks its paths now and then only.
+async fn has_path(host: &dyn Host, map: &Map, deadline: Deadline) -> Result<bool> {
+    let mut events = host.events().subscribe();
+    let limit = deadline.within(NOTICE_LIMIT);
+    loop {
+        if map.usable(host).await? > 0 {
+            return Ok(true);
+        }
+        if !any_runs(host, map)? || !wait::again(&mut *events, limit).await {
+            return Ok(false);
+        }
+    }
+}
+
+/// True when the kernel could send to a device below the map.
+fn any_runs(host: &dyn Host, map: &Map) -> Result<bool> {
+    for path in map.paths(host.files())? {
+        let state = Whole::new(path).attribute(host.files(), "device/state")?;
+        // In the words of SCSI and of NVMe.
+        if matches!(state.as_deref(), Some("running" | "live")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Lets what waits for a path fail. By a message to the kernel: multipathd may be gone, or busy

@@ -277,3 +277,34 @@ async fn a_portal_that_went_silent_is_told_by_health() {
     assert_eq!(refused.reason(), Some(Reason::PathsDown));
     rig.disconnect(&record).await.expect("one path is enough to flush");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_map_that_has_not_noticed_that_its_paths_run_is_waited_for() {
+    let rig = two_paths(FindMultipaths::Strict);
+    let attached = rig.connect().await.unwrap();
+    let record = rig.record(attached.get());
+    let (maps, files) = (rig.host.maps(), rig.host.files());
+    let disk = attached.get().path().file_name().unwrap().to_string_lossy().into_owned();
+    let name = files.read_text(format!("/sys/block/{disk}/dm/name").as_ref()).unwrap().unwrap();
+    let table = maps.table(&name).await.unwrap().remove(0).parameters;
+    let numbers: Vec<&str> = table.split_whitespace().filter(|word| word.contains(':')).collect();
+    assert_eq!(numbers.len(), 2, "{table}");
+    let tell = async |verb: &str| {
+        for number in &numbers {
+            maps.message(&name, &format!("{verb} {number}")).await.unwrap();
+        }
+    };
+
+    // What multipathd had yet to hear of.
+    rig.host.events().subscribe().changed(Duration::from_secs(1)).await;
+    tell("fail_path").await;
+    let refused = rig.disconnect(&record).await.unwrap_err();
+    let notice = async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        tell("reinstate_path").await;
+    };
+    let (detached, ()) = tokio::join!(rig.disconnect(&record), notice);
+
+    assert!(refused.sentence().contains("no path that works"), "{refused:?}");
+    detached.unwrap();
+}

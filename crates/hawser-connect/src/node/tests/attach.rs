@@ -45,6 +45,20 @@ async fn a_device_that_was_taken_away_is_attached_again() {
 }
 
 #[tokio::test]
+async fn what_is_there_and_does_not_work_is_not_handed_out() {
+    let rig = Rig::new().attached().await;
+    *rig.connector.sick.lock().unwrap() = Some("its session is gone".into());
+    *rig.connector.connect.lock().unwrap() = Some(Error::new(Kind::Unavailable, "no answer"));
+
+    refused(rig.node.attach(&rig.attach_work()).await, Kind::Unavailable, &["no answer"]);
+    assert_eq!(rig.record().unwrap().state, AttachState::Attached, "it is still there");
+
+    let again = rig.node.attach(&rig.attach_work()).await.unwrap();
+    assert!(!again.is_made(), "the connector brought it back");
+    assert_eq!(rig.record().unwrap().attached.as_ref(), Some(again.get()));
+}
+
+#[tokio::test]
 async fn a_request_that_differs_is_refused_with_both_values() {
     let rig = Rig::new().attached().await;
     let mut read_only = rig.attach_work();

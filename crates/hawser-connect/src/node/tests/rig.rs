@@ -123,6 +123,10 @@ impl Registry for MemRegistry {
 pub(super) struct FakeConnector {
     /// What every device says of itself from now on, in place of its file's name.
     pub(super) identity: Mutex<Option<Identity>>,
+    /// What is wrong with everything that is attached.
+    pub(super) sick: Mutex<Option<String>>,
+    /// What the next connect answers.
+    pub(super) connect: Mutex<Option<Error>>,
     /// What the next disconnect answers.
     pub(super) disconnect: Mutex<Option<Error>>,
     /// Disconnects nothing may ask for.
@@ -181,6 +185,9 @@ impl Connector for FakeConnector {
         info: &ConnectionInfo,
         attach: &Attach,
     ) -> Result<Change<Attached>> {
+        if let Some(error) = self.connect.lock().unwrap().take() {
+            return Err(error);
+        }
         let data: Data = info.parse()?;
         if let Some(path) = data.folder {
             return Ok(Change::Already(Attached::Directory { path }));
@@ -238,7 +245,8 @@ impl Connector for FakeConnector {
     }
 
     async fn health(&self, _host: &dyn Host, _record: &AttachRecord) -> Result<Health> {
-        Ok(Health::good())
+        let sick = self.sick.lock().unwrap();
+        Ok(sick.as_ref().map_or_else(Health::good, |message| Health::bad(message.clone())))
     }
 }
 

@@ -13,11 +13,15 @@ use super::names::Names;
 use crate::shared::error::AttachError;
 use crate::shared::multipath::{self, Join, Map};
 use crate::shared::users::Whole;
-use crate::shared::wait::{self, Deadline};
+use crate::shared::wait::Deadline;
 
 /// How long a device that refuses writes may take to accept them: paths change their state, and a
 /// map is made anew.
 const WRITABLE_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long it is left alone before it is asked again; each time twice as long. Asking raises events
+/// itself, which keep udev busy and would hit the next attach: so it is not asked after each event.
+const ASK_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is to become of the paths of a volume.
 pub(crate) struct Assemble<'a> {
@@ -131,8 +135,7 @@ impl Assemble<'_> {
     /// Waits until every path takes writes. One that did not when it was found says so until it is
     /// asked again.
     async fn paths_take_writes(&self, disks: &[&ScsiDisk]) -> Result<()> {
-        let mut events = self.host.events().subscribe();
-        let limit = self.deadline.within(WRITABLE_LIMIT);
+        let mut asking = Asking::new(self.deadline);
         loop {
             let mut refusing = None;
             for disk in disks {
@@ -145,7 +148,7 @@ impl Assemble<'_> {
                 }
             }
             let Some(refusing) = refusing else { return Ok(()) };
-            if !wait::again(&mut *events, limit).await {
+            if !asking.again().await {
                 return Err(AttachError::ReadOnly { device: refusing.disk.node.clone() }.into());
             }
         }
@@ -161,15 +164,14 @@ impl Assemble<'_> {
             let set = self.host.disks().set_read_only(&top.node, true).await;
             return Ok(set.map_err(AttachError::kernel(attempt))?);
         }
-        let mut events = self.host.events().subscribe();
-        let limit = self.deadline.within(WRITABLE_LIMIT);
+        let mut asking = Asking::new(self.deadline);
         while self.refuses(top)? {
             // A map that was made of paths that took no writes yet.
             if let Some(map) = map {
                 multipath::reload(self.host, map, self.deadline).await?;
             }
             self.allow_writes(top).await?;
-            if self.refuses(top)? && !wait::again(&mut *events, limit).await {
+            if self.refuses(top)? && !asking.again().await {
                 return Err(AttachError::ReadOnly { device: top.node.clone() }.into());
             }
         }
@@ -188,6 +190,28 @@ impl Assemble<'_> {
 
     fn refuses(&self, disk: &Whole) -> Result<bool> {
         Ok(disk.attribute(self.host.files(), "ro")?.as_deref() == Some("1"))
+    }
+}
+
+/// Asking a device that refuses writes, until it takes them.
+struct Asking {
+    limit: Deadline,
+    pause: Duration,
+}
+
+impl Asking {
+    fn new(deadline: Deadline) -> Self {
+        Self { limit: deadline.within(WRITABLE_LIMIT), pause: ASK_AGAIN }
+    }
+
+    /// Leaves the device alone for a while; false when it has had its time.
+    async fn again(&mut self) -> bool {
+        if self.limit.passed() {
+            return false;
+        }
+        tokio::time::sleep(self.limit.left().min(self.pause)).await;
+        self.pause *= 2;
+        true
     }
 }
 
