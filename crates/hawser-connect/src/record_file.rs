@@ -4,14 +4,12 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use hawser_core::Change;
 use hawser_core::attach::AttachRecord;
 use hawser_core::id::PublicationId;
 use hawser_core::port::registry::Registered;
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{RegistryError, Unreadable};
@@ -24,9 +22,6 @@ const LARGEST: u64 = 1 << 20;
 
 /// Files that are being written start with this and never look like records.
 const ASIDE: &str = ".new-";
-
-/// A write takes milliseconds: a file that was set aside so long ago belongs to a dead process.
-const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// What stands in a file, as it is written.
 #[derive(Serialize)]
@@ -59,18 +54,21 @@ pub(crate) fn prepare(dir: &Path) -> Result<(), RegistryError> {
     if meta.mode() & 0o7777 != 0o700 {
         fs::set_permissions(dir, fs::Permissions::from_mode(0o700)).map_err(failed)?;
     }
-    for entry in fs::read_dir(dir).map_err(failed)?.flatten() {
-        let abandoned = || -> io::Result<bool> {
-            let age = entry.metadata()?.modified()?.elapsed().unwrap_or_default();
-            Ok(age > ABANDONED)
-        };
-        let aside = entry.file_name().to_string_lossy().starts_with(ASIDE);
-        if aside && abandoned().unwrap_or(false) {
-            // Never a record; at worst it stays and is looked at again next time.
-            let _ = fs::remove_file(entry.path());
+    alone(dir).map(drop).map_err(failed)
+}
+
+/// Keeps all other writers of the folder out, and clears away what dead ones left: whoever has the
+/// lock knows that no file that is being written has a writer.
+fn alone(dir: &Path) -> io::Result<File> {
+    let folder = File::open(dir)?;
+    flock(&folder, FlockOperation::LockExclusive)?;
+    for entry in fs::read_dir(dir)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(ASIDE) {
+            fs::remove_file(entry.path())?;
         }
     }
-    Ok(())
+    Ok(folder)
 }
 
 fn path_of(dir: &Path, publication: &PublicationId) -> PathBuf {
@@ -124,48 +122,48 @@ pub(crate) fn parse(bytes: &[u8], publication: &PublicationId) -> Result<AttachR
 
 /// Writes a record so that a reader, and a power cut, meet the old or the new one.
 pub(crate) fn write(dir: &Path, record: &AttachRecord) -> Result<(), RegistryError> {
-    static NUMBER: AtomicU64 = AtomicU64::new(0);
     let path = path_of(dir, &record.publication);
     // A file that this version does not understand may be all that names a device: it stays.
     read(dir, &record.publication)?;
-    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-    let aside = dir.join(format!("{ASIDE}{}-{}-{number}", record.publication, std::process::id()));
-    let written = write_aside(&aside, record).and_then(|()| fs::rename(&aside, &path));
-    if let Err(source) = written {
-        let _ = fs::remove_file(&aside);
-        return Err(RegistryError::Write { path, source });
-    }
-    sync(dir).map_err(|source| RegistryError::Sync { path, source })
+    let aside = dir.join(format!("{ASIDE}{}", record.publication));
+    let written = alone(dir).and_then(|folder| {
+        write_aside(&aside, record)?;
+        fs::rename(&aside, &path)?;
+        Ok(folder)
+    });
+    let folder = match written {
+        Ok(folder) => folder,
+        Err(source) => {
+            let _ = fs::remove_file(&aside);
+            return Err(RegistryError::Write { path, source });
+        }
+    };
+    folder.sync_all().map_err(|source| RegistryError::Sync { path, source })
 }
 
 fn write_aside(aside: &Path, record: &AttachRecord) -> io::Result<()> {
     let mut bytes = serde_json::to_vec_pretty(&Written { format: FORMAT, record })?;
     bytes.push(b'\n');
-    // A name can be taken only by a dead process that had our process id.
-    if let Err(error) = fs::remove_file(aside)
-        && error.kind() != io::ErrorKind::NotFound
-    {
-        return Err(error);
-    }
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(aside)?;
     file.write_all(&bytes)?;
     file.sync_all()
-}
-
-fn sync(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 /// Removes a record; a file that is none stays, for a person to look at.
 pub(crate) fn remove(dir: &Path, publication: &PublicationId) -> Result<Change<()>, RegistryError> {
     let path = path_of(dir, publication);
     read(dir, publication)?;
-    match fs::remove_file(&path) {
-        Ok(()) => match sync(dir) {
+    let removed = alone(dir).and_then(|folder| match fs::remove_file(&path) {
+        Ok(()) => Ok(Some(folder)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    });
+    match removed {
+        Ok(None) => Ok(Change::Already(())),
+        Ok(Some(folder)) => match folder.sync_all() {
             Ok(()) => Ok(Change::Made(())),
             Err(source) => Err(RegistryError::Sync { path, source }),
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Change::Already(())),
         Err(source) => Err(RegistryError::Remove { path, source }),
     }
 }
