@@ -168,9 +168,9 @@ impl Host for LinuxHost {
         self.call("attaching a loop device", move || loop_device::attach(&request)).await
     }
 
-    async fn detach_loop(&self, device: &LoopDevice) -> Result<Change<()>> {
+    async fn detach_loop(&self, device: &LoopDevice, force: bool) -> Result<Change<()>> {
         let device = device.clone();
-        self.call("detaching a loop device", move || loop_device::detach(&device)).await
+        self.call("detaching a loop device", move || loop_device::detach(&device, force)).await
     }
 
     async fn resize_loop(&self, device: &LoopDevice) -> Result<ByteSize> {

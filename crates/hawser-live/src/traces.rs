@@ -150,7 +150,7 @@ async fn remove_once(folder: &Path) {
     }
     for device in host.loop_devices().await.into_iter().flatten() {
         if device.backing_file.starts_with(folder) {
-            let _ = host.detach_loop(&device).await;
+            let _ = host.detach_loop(&device, false).await;
         }
     }
     for record in records(folder) {

@@ -394,7 +394,7 @@ async fn the_doctor_attaches_again_what_the_host_lost() {
     let host: Arc<dyn hawser_core::port::Host> = stage.rig.host.clone();
     host.unmount(&target).await.unwrap();
     for device in host.loop_devices().await.unwrap() {
-        host.detach_loop(&device).await.unwrap();
+        host.detach_loop(&device, false).await.unwrap();
     }
     for entry in std::fs::read_dir(stage.rig.path("run/attachments")).unwrap() {
         std::fs::remove_file(entry.unwrap().path()).unwrap();

@@ -136,7 +136,7 @@ async fn busy_targets_and_frozen_devices_are_kept() {
     host.set_busy(&target, false);
     host.freeze(&target).await.unwrap();
     host.unmount(&target).await.unwrap();
-    let error = host.detach_loop(&device).await.unwrap_err();
+    let error = host.detach_loop(&device, false).await.unwrap_err();
 
     assert_eq!(error.kind(), Kind::Busy, "a frozen file system keeps its device");
 }

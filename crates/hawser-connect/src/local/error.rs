@@ -93,8 +93,6 @@ pub(super) enum LocalError {
     Deadline { path: PathBuf, limit: std::time::Duration },
     #[error("taking {} away again failed too ({undo})", .path.display())]
     Undo { path: PathBuf, undo: String, source: Error },
-    #[error("detaching {} failed for several devices: {failures}", .path.display())]
-    Several { path: PathBuf, failures: String, kind: Kind, outcome: Outcome },
 }
 
 fn mode(read_only: bool) -> &'static str {
@@ -129,14 +127,12 @@ impl Classify for LocalError {
             Self::Look { source, .. } => crate::error::kind_of(source),
             Self::Deadline { .. } => Kind::Timeout,
             Self::Undo { source, .. } => source.kind(),
-            Self::Several { kind, .. } => *kind,
         }
     }
 
     fn outcome(&self) -> Outcome {
         match self {
             Self::Deadline { .. } | Self::Undo { .. } => Outcome::Unknown,
-            Self::Several { outcome, .. } => *outcome,
             Self::Malformed(_)
             | Self::NoPath
             | Self::BadPath { .. }
@@ -181,7 +177,6 @@ impl Classify for LocalError {
             Self::OtherMode { read_only: false, .. } => Some(Reason::DeviceReadOnly),
             Self::Deadline { .. } => Some(Reason::HostTimeout),
             Self::Undo { source, .. } => source.reason(),
-            Self::Several { .. } => Some(Reason::Several),
             Self::NotSupported { .. }
             | Self::NotActive { .. }
             | Self::HalfActive { .. }

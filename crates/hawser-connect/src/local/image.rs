@@ -5,13 +5,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use hawser_core::attach::{Attached, Detach, Health, Identity};
-use hawser_core::error::{Error, Result};
+use hawser_core::error::{Error, Result, ResultExt};
 use hawser_core::port::Host;
 use hawser_core::port::host::{LoopAttach, LoopDevice};
-use hawser_core::{ByteSize, Change, Kind, Outcome};
+use hawser_core::{ByteSize, Change, Outcome, Reason};
 
 use super::error::LocalError;
 use super::look::{self, Found};
+use crate::shared::release::Failures;
 
 /// What the kernel appends to the name of a backing file that was removed.
 const DELETED: &[u8] = b" (deleted)";
@@ -106,42 +107,20 @@ impl Image<'_> {
     pub(super) async fn disconnect(&self, host: &dyn Host, detach: &Detach) -> Result<Change<()>> {
         let devices = self.devices(host).await?;
         let mut made = false;
-        let mut failures = Vec::new();
+        let mut failures = Failures::new(detach);
         for device in devices.ours.iter().chain(&devices.orphaned) {
-            match host.detach_loop(device).await {
+            let attempt = || format!("detaching {}", device.device.display());
+            match host.detach_loop(device, detach.force).await.context(attempt) {
                 Ok(change) => made |= change.is_made(),
-                Err(error) => {
-                    let attempt = format!("detaching {}", device.device.display());
-                    failures.push(error.context(attempt));
-                    if !detach.force {
-                        break;
-                    }
-                }
+                // Force passes nobody who uses it, and success would hide that it is still there.
+                Err(error) if error.reason() == Some(Reason::DeviceBusy) => return Err(error),
+                Err(error) => failures.take(error)?,
             }
         }
-        if failures.is_empty() {
-            return Ok(if made { Change::Made(()) } else { Change::Already(()) });
+        if failures.is_empty() && !made {
+            return Ok(Change::Already(()));
         }
-        let error = self.one_of(failures);
-        if detach.force && detach.ignore_errors {
-            tracing::warn!(error = %error.sentence(), "detach went on past a failure, as asked");
-            return Ok(Change::Made(()));
-        }
-        Err(error)
-    }
-
-    fn one_of(&self, mut failures: Vec<Error>) -> Error {
-        if failures.len() == 1 {
-            return failures.remove(0);
-        }
-        let unknown = failures.iter().any(Error::is_unknown);
-        LocalError::Several {
-            path: self.path.into(),
-            failures: failures.iter().map(Error::sentence).collect::<Vec<_>>().join("; "),
-            kind: failures.first().map_or(Kind::Internal, Error::kind),
-            outcome: if unknown { Outcome::Unknown } else { Outcome::Nothing },
-        }
-        .into()
+        failures.answer(&format!("detaching {}", self.path.display()))
     }
 
     /// Makes the device as large as the image.

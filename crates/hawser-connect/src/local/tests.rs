@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use hawser_core::attach::{AttachState, Identity};
 use hawser_core::connection::Protocol;
-use hawser_core::{Error, Outcome};
+use hawser_core::{Error, Outcome, Reason};
 use hawser_testkit::contract::connector::{ConnectorRig, FlushedBy, ReadOnly};
 use hawser_testkit::fake_host::FakeHost;
+use hawser_testkit::fake_host::kernel::Flush;
+use hawser_testkit::fake_host::kernel::errno::EIO;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -193,17 +195,38 @@ async fn a_busy_device_stays_and_says_so() {
     rig.host.set_busy(attached.path(), true);
     let before = rig.host.snapshot();
 
-    let error = rig.disconnect(&rig.record(&attached)).await.unwrap_err();
+    for detach in [
+        Detach::default(),
+        Detach { force: true, ..Detach::default() },
+        Detach { force: true, ignore_errors: true, ..Detach::default() },
+    ] {
+        let error = Local.disconnect(&rig.host, &rig.intent(), &detach).await.unwrap_err();
 
-    assert_eq!(error.kind(), Kind::Busy);
-    assert!(error.sentence().contains(&attached.path().display().to_string()), "{error:?}");
-    assert_eq!(rig.host.snapshot(), before);
-    let forced = Detach { force: true, ignore_errors: true, ..Detach::default() };
-    Local
-        .disconnect(&rig.host, &rig.intent(), &forced)
-        .await
-        .expect("errors are ignored, as asked");
-    assert_eq!(rig.host.snapshot(), before, "busy stays busy");
+        assert_eq!(error.kind(), Kind::Busy);
+        assert_eq!(error.reason(), Some(Reason::DeviceBusy), "{error:?}");
+        assert!(error.sentence().contains(&attached.path().display().to_string()), "{error:?}");
+        assert_eq!(rig.host.snapshot(), before, "what answers success would be forgotten");
+    }
+}
+
+#[tokio::test]
+async fn a_failed_write_out_keeps_the_image_and_force_tells_of_the_loss() {
+    let rig = image_rig();
+    let second = rig.host.add_foreign_loop(&image_path(&rig), Some(ID));
+    let attached = rig.connect().await.unwrap().into_inner();
+    let record = rig.record(&attached);
+    rig.host.kernel().set_flush(&second.device, Flush::Fails(EIO));
+    let forced = Detach { force: true, ..Detach::default() };
+
+    let kept = rig.disconnect(&record).await.unwrap_err();
+    assert_eq!(kept.reason(), Some(Reason::FlushFailed), "{kept:?}");
+    assert!(rig.host.snapshot().loops.contains(&second));
+    let lost = Local.disconnect(&rig.host, &record, &forced).await.unwrap_err();
+
+    assert_eq!(lost.reason(), Some(Reason::DataLost), "{lost:?}");
+    assert!(rig.host.snapshot().loops.is_empty());
+    let again = Local.disconnect(&rig.host, &record, &forced).await.unwrap();
+    assert_eq!(again, Change::Already(()));
 }
 
 #[tokio::test]
@@ -218,7 +241,7 @@ async fn every_device_over_the_image_with_our_mark_goes() {
     let forced = Detach { force: true, ..Detach::default() };
     let error = Local.disconnect(&rig.host, &rig.intent(), &forced).await.unwrap_err();
     assert_eq!(error.kind(), Kind::Busy, "{error:?}");
-    assert!(error.sentence().contains(&busy.device.display().to_string()), "{error:?}");
+    assert_eq!(rig.host.snapshot().loops.len(), 3);
     for device in rig.host.snapshot().loops {
         rig.host.set_busy(&device.device, false);
     }

@@ -74,8 +74,17 @@ pub trait Host: Send + Sync {
     async fn attach_loop(&self, request: &LoopAttach) -> Result<Change<LoopDevice>>;
 
     /// Takes a loop device from its file, if it still has that file and mark; absent is `Already`,
-    /// `Kind::Busy` when it is open or mounted. Answers when the kernel has let go.
-    async fn detach_loop(&self, device: &LoopDevice) -> Result<Change<()>>;
+    /// [`Reason::DeviceBusy`] when it is open or mounted, whatever `force` says. Answers when the
+    /// kernel has let go.
+    ///
+    /// What is cached is written out first. When that fails, the device stays
+    /// ([`Reason::FlushFailed`]); with `force` it goes all the same, and the answer is
+    /// [`Reason::DataLost`].
+    ///
+    /// [`Reason::DeviceBusy`]: crate::Reason::DeviceBusy
+    /// [`Reason::FlushFailed`]: crate::Reason::FlushFailed
+    /// [`Reason::DataLost`]: crate::Reason::DataLost
+    async fn detach_loop(&self, device: &LoopDevice, force: bool) -> Result<Change<()>>;
 
     /// Makes a loop device as large as its file and answers the size.
     async fn resize_loop(&self, device: &LoopDevice) -> Result<ByteSize>;

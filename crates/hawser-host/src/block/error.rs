@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::ToolFailed;
-use hawser_core::{Classify, Kind, Outcome};
+use hawser_core::{Classify, Kind, Outcome, Reason};
 
 use crate::errno::kind_of_io;
 use crate::exec::ExecError;
@@ -48,6 +48,10 @@ pub(crate) enum BlockError {
     Mounted { device: PathBuf, target: PathBuf },
     #[error("detaching {device:?}, which is open by {}", by.join(", "))]
     InUse { device: PathBuf, by: Vec<String> },
+    #[error("{device:?}: cached data could not be written out; nothing was detached")]
+    Flush { device: PathBuf, source: std::io::Error },
+    #[error("{device:?}: cached data was lost by the forced detach")]
+    Lost { device: PathBuf, source: std::io::Error },
     #[error("{attempt} {device:?}")]
     Ioctl { attempt: &'static str, device: PathBuf, source: std::io::Error },
     #[error(
@@ -125,8 +129,10 @@ impl Classify for BlockError {
             | Self::Ambivalent { .. }
             | Self::Damaged { .. }
             | Self::NotMounted { .. }
+            | Self::Lost { .. }
             | Self::NoSuperblock { .. } => Kind::Precondition,
-            Self::ShortRead { .. }
+            Self::Flush { .. }
+            | Self::ShortRead { .. }
             | Self::Empty { .. }
             | Self::Probe { .. }
             | Self::Make { .. }
@@ -144,7 +150,9 @@ impl Classify for BlockError {
     fn outcome(&self) -> Outcome {
         match self {
             // The kernel has it down to be cleared, and what was taken off is not back.
-            Self::StillThere { .. } | Self::MountAgain { .. } => Outcome::Unknown,
+            Self::StillThere { .. } | Self::MountAgain { .. } | Self::Lost { .. } => {
+                Outcome::Unknown
+            }
             // A tool that has ended says that it failed, and will say so again: nobody is to wait
             // for another answer. What it wrote is a repair, a part of the growth, or a torso that
             // the volume's record knows of.
@@ -171,6 +179,7 @@ impl Classify for BlockError {
             | Self::Gone { .. }
             | Self::Mounted { .. }
             | Self::InUse { .. }
+            | Self::Flush { .. }
             | Self::Ioctl { .. }
             | Self::Read { .. }
             | Self::ShortRead { .. }
@@ -181,6 +190,49 @@ impl Classify for BlockError {
             | Self::CheckMounted { .. }
             | Self::NotMounted { .. }
             | Self::NoSuperblock { .. } => Outcome::Nothing,
+        }
+    }
+
+    fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Mounted { .. } | Self::InUse { .. } => Some(Reason::DeviceBusy),
+            Self::Flush { .. } => Some(Reason::FlushFailed),
+            Self::Lost { .. } => Some(Reason::DataLost),
+            Self::StillThere { .. } => Some(Reason::NotRemoved),
+            Self::Mount(source)
+            | Self::NotWhileMounted { source, .. }
+            | Self::MountAgain { source, .. } => source.reason(),
+            Self::Exec(source) => source.reason(),
+            Self::Worker(source) => source.reason(),
+            Self::Open { .. }
+            | Self::NotADevice { .. }
+            | Self::Size { .. }
+            | Self::Mark { .. }
+            | Self::SectorSize { .. }
+            | Self::NotAFile { .. }
+            | Self::Lock { .. }
+            | Self::List(_)
+            | Self::NoFreeDevice(_)
+            | Self::Raced { .. }
+            | Self::Node { .. }
+            | Self::Configure { .. }
+            | Self::OtherOwner { .. }
+            | Self::OtherAccess { .. }
+            | Self::Gone { .. }
+            | Self::Ioctl { .. }
+            | Self::Read { .. }
+            | Self::ShortRead { .. }
+            | Self::Empty { .. }
+            | Self::Ambivalent { .. }
+            | Self::Malformed { .. }
+            | Self::Probe { .. }
+            | Self::Make { .. }
+            | Self::CheckMounted { .. }
+            | Self::Damaged { .. }
+            | Self::Check { .. }
+            | Self::NotMounted { .. }
+            | Self::Grow { .. }
+            | Self::NoSuperblock { .. } => None,
         }
     }
 }

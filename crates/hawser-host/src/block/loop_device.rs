@@ -257,7 +257,7 @@ fn ioctl(attempt: &'static str, device: &LoopDevice, source: Errno) -> BlockErro
 }
 
 /// Takes a device from its file. Blocks: for workers only.
-pub(crate) fn detach(device: &LoopDevice) -> Result<Change<()>, BlockError> {
+pub(crate) fn detach(device: &LoopDevice, force: bool) -> Result<Change<()>, BlockError> {
     let path = &device.device;
     let Some(number) = number_of(path) else {
         return Err(BlockError::NotADevice { path: path.clone() });
@@ -291,8 +291,11 @@ pub(crate) fn detach(device: &LoopDevice) -> Result<Change<()>, BlockError> {
     if !is_still(&node, device)? {
         return Ok(Change::Already(()));
     }
-    rustix::fs::fsync(&node).map_err(|source| ioctl("writing out", device, source))?;
-    sys::flush_buffers(&node).map_err(|source| ioctl("writing out", device, source))?;
+    let lost = match (write_out(&node), force) {
+        (Ok(()), _) => None,
+        (Err(source), false) => return Err(BlockError::Flush { device: path.clone(), source }),
+        (Err(source), true) => Some(BlockError::Lost { device: path.clone(), source }),
+    };
     match sys::loop_clear(&node) {
         Ok(()) | Err(Errno::NXIO) => {}
         Err(source) => return Err(ioctl("detaching", device, source)),
@@ -301,9 +304,16 @@ pub(crate) fn detach(device: &LoopDevice) -> Result<Change<()>, BlockError> {
     let gone =
         || Ok::<_, BlockError>(backing_file(number).is_none_or(|now| is_other(&now, device)));
     if events.wait_for("block", gone, Instant::now() + LETTING_GO)? {
-        return Ok(Change::Made(()));
+        return lost.map_or(Ok(Change::Made(())), Err);
     }
     Err(BlockError::StillThere { device: path.clone() })
+}
+
+/// Writes out what is cached, down to the disk that the file is on.
+fn write_out(node: &OwnedFd) -> Result<(), std::io::Error> {
+    rustix::fs::fsync(node)?;
+    sys::flush_buffers(node)?;
+    Ok(())
 }
 
 /// The device was cleared and has another file by now.

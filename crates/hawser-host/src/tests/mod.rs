@@ -12,9 +12,9 @@ use hawser_core::filesystem::FsKind;
 use hawser_core::port::Host;
 use hawser_core::port::host::{Content, HostMount, LoopAttach, LoopDevice, MountSource};
 use hawser_core::port::progress::{Progress, Silent};
-use hawser_core::{ByteSize, Change, Kind};
+use hawser_core::{ByteSize, Change, Kind, Reason};
 use hawser_testkit::contract::host::HostRig;
-use rustix::mount::UnmountFlags;
+use rustix::mount::{MountFlags, UnmountFlags};
 use uuid::Uuid;
 
 use crate::mount::table;
@@ -51,7 +51,7 @@ impl Drop for Scratch {
             if device.backing_file.starts_with(&base) {
                 // What was unmounted while busy lets go of its device a little later.
                 for _ in 0..20 {
-                    match loop_device::detach(&device) {
+                    match loop_device::detach(&device, true) {
                         Ok(_) => break,
                         Err(_) => std::thread::sleep(Duration::from_millis(50)),
                     }
@@ -162,16 +162,16 @@ async fn life_of(fs: FsKind, mib: u64) {
     if fs == FsKind::Btrfs {
         // btrfs tells devices apart by UUID only; its copy waits until the original is away.
         bench.host.unmount(&target).await.unwrap();
-        bench.host.detach_loop(&device).await.unwrap();
+        bench.host.detach_loop(&device, false).await.unwrap();
     }
     bench.host.mount(&mount(&clone, fs, &second)).await.unwrap();
     assert_eq!(fs::read_to_string(second.join("file")).unwrap(), "data");
 
     bench.host.unmount(&second).await.unwrap();
-    assert_eq!(bench.host.detach_loop(&clone).await.unwrap(), Change::Made(()));
+    assert_eq!(bench.host.detach_loop(&clone, false).await.unwrap(), Change::Made(()));
     if fs != FsKind::Btrfs {
         bench.host.unmount(&target).await.unwrap();
-        assert_eq!(bench.host.detach_loop(&device).await.unwrap(), Change::Made(()));
+        assert_eq!(bench.host.detach_loop(&device, false).await.unwrap(), Change::Made(()));
     }
 }
 
@@ -228,12 +228,41 @@ async fn loop_a_device_that_is_open_is_not_detached() {
     let device = bench.attach(&bench.image("disk", 4)).await;
     let opened = fs::File::open(&device.device).unwrap();
 
-    let busy = bench.host.detach_loop(&device).await.unwrap_err();
+    for force in [false, true] {
+        let busy = bench.host.detach_loop(&device, force).await.unwrap_err();
 
-    assert_eq!(busy.kind(), Kind::Busy);
-    assert!(bench.host.loop_devices().await.unwrap().contains(&device));
+        assert_eq!(busy.kind(), Kind::Busy);
+        assert_eq!(busy.reason(), Some(Reason::DeviceBusy), "{busy:?}");
+        assert!(bench.host.loop_devices().await.unwrap().contains(&device));
+    }
     drop(opened);
-    assert_eq!(bench.host.detach_loop(&device).await.unwrap(), Change::Made(()));
+    assert_eq!(bench.host.detach_loop(&device, false).await.unwrap(), Change::Made(()));
+}
+
+#[tokio::test]
+async fn loop_what_cannot_be_written_out_keeps_the_device_and_is_lost_by_force_only() {
+    let Some(bench) = Bench::new().await else { return };
+    let full = bench.base.join("full");
+    fs::create_dir(&full).unwrap();
+    // A file system with room for a quarter of the image: the rest is cached, and never fits.
+    rustix::mount::mount("none", &full, "tmpfs", MountFlags::empty(), c"size=1m").unwrap();
+    let device = bench.attach(&bench.image("full/disk", 4)).await;
+    let write = |byte| {
+        let node = fs::OpenOptions::new().write(true).open(&device.device).unwrap();
+        node.write_all_at(&vec![byte; 2 << 20], 0).unwrap();
+    };
+
+    write(1);
+    let kept = bench.host.detach_loop(&device, false).await.unwrap_err();
+    assert_eq!(kept.reason(), Some(Reason::FlushFailed), "{kept:?}");
+    assert!(bench.host.loop_devices().await.unwrap().contains(&device));
+    write(2);
+    let lost = bench.host.detach_loop(&device, true).await.unwrap_err();
+
+    assert_eq!(lost.reason(), Some(Reason::DataLost), "{lost:?}");
+    assert!(lost.is_unknown());
+    assert!(!bench.host.loop_devices().await.unwrap().contains(&device));
+    assert_eq!(bench.host.detach_loop(&device, true).await.unwrap(), Change::Already(()));
 }
 
 #[tokio::test]
@@ -252,7 +281,7 @@ async fn loop_a_device_is_found_when_its_file_has_moved_or_gone() {
     let listed = bench.host.loop_devices().await.unwrap();
     let gone = listed.iter().find(|other| other.device == device.device).unwrap();
     assert!(gone.backing_file.to_string_lossy().ends_with(" (deleted)"));
-    assert_eq!(bench.host.detach_loop(again.get()).await.unwrap(), Change::Made(()));
+    assert_eq!(bench.host.detach_loop(again.get(), false).await.unwrap(), Change::Made(()));
 }
 
 #[tokio::test]
@@ -268,7 +297,7 @@ async fn loop_a_file_with_a_device_of_another_owner_is_refused() {
         let error = bench.host.attach_loop(&request).await.unwrap_err();
         assert_eq!(error.kind(), Kind::Precondition, "{error:?}");
     }
-    bench.host.detach_loop(&device).await.unwrap();
+    bench.host.detach_loop(&device, false).await.unwrap();
 }
 
 #[tokio::test]
@@ -285,7 +314,7 @@ async fn loop_sector_size_and_access_are_as_asked() {
         .open(&device.device)
         .and_then(|node| node.write_all_at(&[1; 4096], 0).and_then(|()| node.sync_all()));
     assert!(written.is_err());
-    bench.host.detach_loop(&device).await.unwrap();
+    bench.host.detach_loop(&device, false).await.unwrap();
 }
 
 #[tokio::test]
@@ -301,7 +330,7 @@ async fn loop_writes_after_the_probe_cache_are_seen() {
     backing.sync_all().unwrap();
 
     assert_eq!(bench.host.probe(&device.device).await.unwrap(), Content::Data);
-    bench.host.detach_loop(&device).await.unwrap();
+    bench.host.detach_loop(&device, false).await.unwrap();
 }
 
 #[tokio::test]
@@ -315,7 +344,7 @@ async fn loop_a_foreign_signature_is_told_by_its_type() {
     let content = bench.host.probe(&device.device).await.unwrap();
 
     assert_eq!(content, Content::Other("crypto_LUKS".into()));
-    bench.host.detach_loop(&device).await.unwrap();
+    bench.host.detach_loop(&device, false).await.unwrap();
 }
 
 #[tokio::test]
@@ -333,7 +362,7 @@ async fn loop_a_refused_mount_says_why_in_the_kernels_words() {
     assert!(error.sentence().contains("nonsense"), "{error:?}");
     let wrong = bench.host.mount(&mount(&device, FsKind::Xfs, &target)).await.unwrap_err();
     assert_eq!(wrong.kind(), Kind::Precondition, "{wrong:?}");
-    bench.host.detach_loop(&device).await.unwrap();
+    bench.host.detach_loop(&device, false).await.unwrap();
 }
 
 #[tokio::test]
@@ -376,7 +405,7 @@ async fn loop_a_damaged_ext4_is_repaired_or_needs_a_person() {
     let error = bench.host.check_filesystem(&device.device, FsKind::Ext4).await.unwrap_err();
 
     assert_eq!(error.kind(), Kind::Precondition, "{error:?}");
-    bench.host.detach_loop(&device).await.unwrap();
+    bench.host.detach_loop(&device, false).await.unwrap();
 }
 
 #[tokio::test]

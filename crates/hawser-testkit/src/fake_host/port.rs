@@ -148,8 +148,9 @@ impl Host for FakeHost {
         .await
     }
 
-    async fn detach_loop(&self, device: &LoopDevice) -> Result<Change<()>> {
-        self.call("detach_loop", format!("{device:?}"), |state| state.detach_loop(device)).await
+    async fn detach_loop(&self, device: &LoopDevice, force: bool) -> Result<Change<()>> {
+        let detail = format!("{device:?} {force}");
+        self.call("detach_loop", detail, |state| state.detach_loop(device, force)).await
     }
 
     async fn resize_loop(&self, device: &LoopDevice) -> Result<ByteSize> {

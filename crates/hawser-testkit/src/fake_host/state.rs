@@ -10,7 +10,7 @@ use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::{
     Arg, FsUsage, HostFacts, HostMount, LoopDevice, MountSource, Tool, ToolOutput,
 };
-use hawser_core::{ByteSize, Change, Error, Kind};
+use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
 use uuid::Uuid;
 
 use super::device::Devices;
@@ -138,13 +138,33 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn detach_loop(&mut self, device: &LoopDevice) -> Result<Change<()>> {
+    pub(super) fn detach_loop(&mut self, device: &LoopDevice, force: bool) -> Result<Change<()>> {
         if !self.devices.is_still(device)? {
             return Ok(Change::Already(()));
         }
-        self.unused(&device.device)?;
-        self.devices.remove(&device.device);
-        Ok(Change::Made(()))
+        let node = &device.device;
+        self.unused(node).map_err(|error| error.with_reason(Some(Reason::DeviceBusy)))?;
+        let flushed = self.tree().flush_file(node);
+        let failed = |kind, why| Error::new(kind, format!("{}: {why}", node.display()));
+        let lost = match (flushed, force) {
+            (Some(Ok(())), _) => None,
+            (Some(Err(_)), false) => {
+                let error = failed(Kind::Unavailable, "not written out, nothing was detached");
+                return Err(error.with_reason(Some(Reason::FlushFailed)));
+            }
+            (Some(Err(_)), true) => {
+                let error = failed(Kind::Precondition, "not written out, and detached by force");
+                Some(error.with_reason(Some(Reason::DataLost)).with_outcome(Outcome::Unknown))
+            }
+            // The call is given up, and nobody knows how it ends.
+            (None, _) => {
+                let error = failed(Kind::Timeout, "writing out does not end");
+                return Err(error.with_outcome(Outcome::Unknown));
+            }
+        };
+        self.devices.remove(node);
+        self.tree().forget_file_flush(node);
+        lost.map_or(Ok(Change::Made(())), Err)
     }
 
     pub(super) fn resize_loop(&mut self, device: &LoopDevice) -> Result<ByteSize> {

@@ -102,7 +102,7 @@ wrap! {
         async fn look(&self, path: &Path, limit: Duration) -> Result<Option<Seen>>;
         async fn loop_devices(&self) -> Result<Vec<LoopDevice>>;
         async fn attach_loop(&self, request: &LoopAttach) -> Result<Change<LoopDevice>>;
-        async fn detach_loop(&self, device: &LoopDevice) -> Result<Change<()>>;
+        async fn detach_loop(&self, device: &LoopDevice, force: bool) -> Result<Change<()>>;
         async fn resize_loop(&self, device: &LoopDevice) -> Result<ByteSize>;
         async fn device_size(&self, device: &Path) -> Result<ByteSize>;
         async fn probe(&self, device: &Path) -> Result<Content>;

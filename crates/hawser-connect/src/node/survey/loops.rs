@@ -62,7 +62,7 @@ impl NodeHalf {
             return Ok(std::iter::once(found).chain(mounts).collect());
         }
         let result = match fix {
-            true => Some(self.host.detach_loop(device).await.map(|_| ())),
+            true => Some(self.host.detach_loop(device, false).await.map(|_| ())),
             false => None,
         };
         Ok(vec![repaired(found, result)])

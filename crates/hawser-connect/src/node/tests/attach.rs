@@ -36,7 +36,7 @@ async fn secrets_never_reach_the_record() {
 async fn a_device_that_was_taken_away_is_attached_again() {
     let rig = Rig::new().attached().await;
     let device = rig.host.snapshot().loops.remove(0);
-    hawser_core::port::Host::detach_loop(rig.host.as_ref(), &device).await.unwrap();
+    hawser_core::port::Host::detach_loop(rig.host.as_ref(), &device, false).await.unwrap();
 
     let again = rig.node.attach(&rig.attach_work()).await.unwrap();
 

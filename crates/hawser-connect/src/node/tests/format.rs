@@ -132,7 +132,7 @@ async fn a_device_that_moved_or_went_is_not_formatted() {
     let result = rig.node.format(&rig.format_work(FormatState::Never)).await;
     refused(result, Kind::Precondition, &[text(&disk), text(&device.device)]);
 
-    hawser_core::port::Host::detach_loop(rig.host.as_ref(), &device).await.unwrap();
+    hawser_core::port::Host::detach_loop(rig.host.as_ref(), &device, false).await.unwrap();
     let result = rig.node.format(&rig.format_work(FormatState::Never)).await;
     refused(result, Kind::Precondition, &[text(&disk), "gone"]);
     assert!(never_made(&rig));

@@ -203,7 +203,7 @@ impl Connector for FakeConnector {
         // As the contract has it: a failed connect leaves nothing behind.
         match attached {
             Ok(attached) => Ok(change.map(|_| attached)),
-            Err(error) => match host.detach_loop(change.get()).await {
+            Err(error) => match host.detach_loop(change.get(), false).await {
                 Ok(_) => Err(error.with_outcome(Outcome::RolledBack)),
                 Err(_) => Err(error.with_outcome(Outcome::Unknown)),
             },
@@ -221,7 +221,7 @@ impl Connector for FakeConnector {
             return Err(error);
         }
         match self.find(host, &record.info.parse()?).await? {
-            Some(device) => host.detach_loop(&device).await,
+            Some(device) => host.detach_loop(&device, false).await,
             None => Ok(Change::Already(())),
         }
     }

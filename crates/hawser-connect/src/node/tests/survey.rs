@@ -105,7 +105,7 @@ async fn a_deleted_backing_file_is_told_and_left() {
 async fn a_record_without_its_device_is_told() {
     let rig = Rig::new().attached().await;
     let device = rig.host.snapshot().loops.remove(0);
-    rig.host.detach_loop(&device).await.unwrap();
+    rig.host.detach_loop(&device, false).await.unwrap();
 
     let findings = rig.node.survey(true).await.unwrap();
 

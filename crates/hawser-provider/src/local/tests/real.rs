@@ -77,7 +77,7 @@ impl Drop for Disk {
                         Ok(_) | Err(_) => break,
                     }
                 }
-                host.detach_loop(&device).await.map(drop)
+                host.detach_loop(&device, false).await.map(drop)
             })
         });
         let tidied = tidy.join().expect("no panic");

@@ -133,7 +133,7 @@ async fn unflushable(
 ) -> Option<(AttachRecord, HostState, HostState)> {
     let before = rig.host.snapshot();
     let (record, attached) = device(rig).await?;
-    if let FlushedBy::Detach(why) = rig.flush {
+    if let (FlushedBy::Detach(why), Flush::Hangs) = (rig.flush, flush) {
         crate::skip(why);
         return None;
     }
@@ -205,7 +205,8 @@ pub async fn force_without_errors_answers_success(rig: impl Fn() -> ConnectorRig
         let change = rig.connect().await.expect("connect");
         let record = rig.record(change.get());
         let block = matches!(change.get(), Attached::Block { .. });
-        if block && change.is_made() && rig.flush == FlushedBy::Connector {
+        let hangs_elsewhere = rig.flush != FlushedBy::Connector && flush == Flush::Hangs;
+        if block && change.is_made() && !hangs_elsewhere {
             rig.host.kernel().set_flush(change.get().path(), flush);
         }
         let detach = Detach { force: true, ignore_errors: true, ..Detach::default() };

@@ -75,7 +75,7 @@ pub enum FlushedBy {
     /// The connector, through an opening of the device that it made first.
     Connector,
     /// The kernel or the client, as part of the detach itself, which fails when that fails; why the
-    /// connector need not.
+    /// connector need not. One that hangs hangs the detach, and is not staged.
     Detach(&'static str),
 }
 

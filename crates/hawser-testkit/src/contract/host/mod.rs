@@ -18,7 +18,7 @@ use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::{
     Content, Host, HostMount, LoopAttach, LoopDevice, MountEntry, MountSource, Tool,
 };
-use hawser_core::{ByteSize, Change, Kind};
+use hawser_core::{ByteSize, Change, Kind, Reason};
 use uuid::Uuid;
 
 pub use copies::*;
@@ -279,8 +279,8 @@ pub async fn attaching_twice_answers_already(rig: HostRig) {
     assert_eq!(rig.host.device_size(&device.device).await.expect("size"), ByteSize::mib(4));
     assert!(rig.host.loop_devices().await.expect("list").contains(&device));
 
-    let first = rig.host.detach_loop(&device).await.expect("detach");
-    let second = rig.host.detach_loop(&device).await.expect("detach again");
+    let first = rig.host.detach_loop(&device, false).await.expect("detach");
+    let second = rig.host.detach_loop(&device, false).await.expect("detach again");
     assert_eq!((first, second), (Change::Made(()), Change::Already(())));
     let left = rig.host.loop_devices().await.expect("list");
     assert!(!left.iter().any(|other| other.backing_file == request.file));
@@ -307,7 +307,7 @@ pub async fn racing_attaches_give_one_device(rig: HostRig) {
     assert_eq!(changes.iter().filter(|change| change.is_made()).count(), 1, "{changes:?}");
     let device = changes[0].get().clone();
     assert!(changes.iter().all(|change| change.get() == &device), "{changes:?}");
-    rig.host.detach_loop(&device).await.expect("detach");
+    rig.host.detach_loop(&device, false).await.expect("detach");
 }
 
 /// A device that has another owner by now is not taken from it.
@@ -318,10 +318,10 @@ pub async fn a_device_of_another_mark_is_left_alone(rig: HostRig) {
     let device = rig.attached("disk", ByteSize::mib(4)).await;
     let stale = LoopDevice { mark: Some("someone else".into()), ..device.clone() };
 
-    assert_eq!(rig.host.detach_loop(&stale).await.expect("left alone"), Change::Already(()));
+    assert_eq!(rig.host.detach_loop(&stale, false).await.expect("left alone"), Change::Already(()));
 
     assert!(rig.host.loop_devices().await.expect("list").contains(&device));
-    rig.host.detach_loop(&device).await.expect("detach");
+    rig.host.detach_loop(&device, false).await.expect("detach");
 }
 
 /// A missing file, a mark that does not fit and an odd sector size are refused.
@@ -350,7 +350,7 @@ pub async fn a_device_grows_with_its_file(rig: HostRig) {
 
     assert_eq!(size, ByteSize::mib(8));
     assert_eq!(rig.host.device_size(&device.device).await.expect("size"), size);
-    rig.host.detach_loop(&device).await.expect("detach");
+    rig.host.detach_loop(&device, false).await.expect("detach");
 }
 
 /// Only what was read and is zero is blank; absent is an error.
@@ -372,7 +372,7 @@ pub async fn a_probe_tells_blank_from_data(rig: HostRig) {
     assert_eq!(rig.host.probe(&data.device).await.expect("probe"), Content::Data);
     assert!(rig.host.probe(&rig.scratch.join("absent")).await.is_err());
     for device in [blank, data] {
-        rig.host.detach_loop(&device).await.expect("detach");
+        rig.host.detach_loop(&device, false).await.expect("detach");
     }
 }
 
@@ -388,7 +388,7 @@ pub async fn a_new_filesystem_is_found(rig: HostRig) {
     assert_eq!(content, Content::Filesystem { fs: FsKind::Ext4, uuid: Some(uuid) });
     let checked = rig.host.check_filesystem(&device.device, FsKind::Ext4).await.expect("check");
     assert_eq!(checked, Change::Already(()));
-    rig.host.detach_loop(&device).await.expect("detach");
+    rig.host.detach_loop(&device, false).await.expect("detach");
 }
 
 /// A device is mounted once, cannot be detached meanwhile, and can afterwards.
@@ -403,11 +403,14 @@ pub async fn a_mounted_device_is_busy(rig: HostRig) {
     let first = rig.host.mount(&request).await.expect("mount");
     let second = rig.host.mount(&request).await.expect("mount again");
     assert_eq!((first, second), (Change::Made(()), Change::Already(())));
-    let busy = rig.host.detach_loop(&device).await.expect_err("mounted");
-    assert_eq!(busy.kind(), Kind::Busy, "{busy:?}");
+    for force in [false, true] {
+        let busy = rig.host.detach_loop(&device, force).await.expect_err("mounted");
+        assert_eq!(busy.kind(), Kind::Busy, "{busy:?}");
+        assert_eq!(busy.reason(), Some(Reason::DeviceBusy), "{busy:?}");
+    }
 
     rig.host.unmount(&target).await.expect("unmount");
-    assert_eq!(rig.host.detach_loop(&device).await.expect("detach"), Change::Made(()));
+    assert_eq!(rig.host.detach_loop(&device, false).await.expect("detach"), Change::Made(()));
 }
 
 /// A mounted file system grows to its device once.
@@ -430,7 +433,7 @@ pub async fn growing_twice_answers_already(rig: HostRig) {
     assert_eq!((first, second), (Change::Made(()), Change::Already(())));
     assert!(rig.host.usage(&target).await.expect("usage").total > before);
     rig.host.unmount(&target).await.expect("unmount");
-    rig.host.detach_loop(&device).await.expect("detach");
+    rig.host.detach_loop(&device, false).await.expect("detach");
 }
 
 /// Freezing and thawing twice says so the second time.
@@ -455,7 +458,7 @@ pub async fn freezing_twice_answers_already(rig: HostRig) {
     assert_eq!(thawed, [Change::Made(()), Change::Already(())]);
     rig.host.sync_filesystem(&target).await.expect("sync");
     rig.host.unmount(&target).await.expect("unmount");
-    rig.host.detach_loop(&device).await.expect("detach");
+    rig.host.detach_loop(&device, false).await.expect("detach");
 }
 
 /// The parts of a file system's usage fit together.

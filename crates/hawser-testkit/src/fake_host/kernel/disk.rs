@@ -359,8 +359,13 @@ impl Tree {
         self.file_flushes.insert(node.into(), flush);
     }
 
+    /// The device is gone; the next one of its name is another.
+    pub(in crate::fake_host) fn forget_file_flush(&mut self, node: &Path) {
+        self.file_flushes.remove(node);
+    }
+
     /// What a flush of a device over a file does now; `None` when it does not end.
-    pub(super) fn flush_file(&self, node: &Path) -> Option<Result<(), i32>> {
+    pub(in crate::fake_host) fn flush_file(&self, node: &Path) -> Option<Result<(), i32>> {
         match self.file_flushes.get(node).copied().unwrap_or_default() {
             Flush::Works => Some(Ok(())),
             Flush::Fails(errno) => Some(Err(errno)),

@@ -60,7 +60,7 @@ impl Drop for Loop {
     fn drop(&mut self) {
         // Devices are closed on threads, a little after they were dropped.
         for _ in 0..100 {
-            if loop_device::detach(&self.device).is_ok() {
+            if loop_device::detach(&self.device, true).is_ok() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
