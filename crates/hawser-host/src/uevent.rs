@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_event_of_the_kernel_is_read() {
-        let message = include_bytes!("../testdata/uevent-loop-change.bin");
+        let message = include_bytes!("../testdata/corpus/uevent/loop-change");
 
         let event = parse(message).unwrap();
 

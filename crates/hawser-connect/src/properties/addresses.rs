@@ -46,7 +46,7 @@ mod tests {
 
     #[test]
     fn local_addresses_are_read_once_and_without_loopback() {
-        let trie = include_str!("../../testdata/fib_trie.txt");
+        let trie = include_str!("../../testdata/corpus/proc_net_fib_trie/guest");
 
         let found: Vec<_> = local_v4(trie).collect();
 

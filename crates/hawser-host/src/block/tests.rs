@@ -24,14 +24,14 @@ fn read(code: i32, stdout: &str, stderr: &str) -> Result<Signature, BlockError> 
 
 #[test]
 fn answers_of_blkid_are_read() {
-    let ext4 = read(0, include_str!("../../testdata/blkid-ext4"), "").unwrap();
+    let ext4 = read(0, include_str!("../../testdata/corpus/blkid/ext4"), "").unwrap();
     let uuid = "0f5b3e62-7c3f-4a39-93c5-0d5e6f2b8a11".parse().ok();
     assert_eq!(ext4, Signature::Found(Content::Filesystem { fs: FsKind::Ext4, uuid }));
 
-    let lvm = read(0, include_str!("../../testdata/blkid-lvm"), "").unwrap();
+    let lvm = read(0, include_str!("../../testdata/corpus/blkid/lvm"), "").unwrap();
     assert_eq!(lvm, Signature::Found(Content::Other("LVM2_member".into())));
 
-    let gpt = read(0, include_str!("../../testdata/blkid-gpt"), "").unwrap();
+    let gpt = read(0, include_str!("../../testdata/corpus/blkid/gpt"), "").unwrap();
     assert_eq!(gpt, Signature::Found(Content::Other("gpt".into())));
 }
 

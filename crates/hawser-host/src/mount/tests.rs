@@ -19,7 +19,7 @@ fn device(fs: FsKind) -> MountSource {
 
 #[test]
 fn a_table_of_a_real_host_is_read() {
-    let table = table::parse(include_bytes!("../../testdata/mountinfo")).unwrap();
+    let table = table::parse(include_bytes!("../../testdata/corpus/mountinfo/sample")).unwrap();
 
     let root = &table[0];
     assert_eq!((root.id, root.parent, root.device), (22, 1, (254, 0)));

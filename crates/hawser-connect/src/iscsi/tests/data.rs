@@ -154,7 +154,7 @@ fn credentials_come_flat_or_nested_and_complete() {
 
 #[test]
 fn what_a_target_lists_is_read_line_by_line() {
-    let text = include_str!("../testdata/sendtargets.txt");
+    let text = include_str!("../../../testdata/corpus/iscsiadm_sendtargets/lio");
 
     let found: Vec<String> =
         discovery::parse(text).iter().map(|(portal, iqn)| format!("{portal} {iqn}")).collect();
