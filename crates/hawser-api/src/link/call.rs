@@ -16,6 +16,7 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::error::LinkError;
 use super::library::LibraryCall;
+use super::options;
 
 /// One call of the node port. Its `Debug` shows secrets as stars.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,7 +64,7 @@ pub(super) struct DetachParams {
     /// Which attachment.
     pub(super) publication: PublicationId,
     /// How; the usual way when left out.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "options::detach")]
     pub(super) detach: Detach,
 }
 
@@ -103,7 +104,7 @@ struct AttachRead {
     publication: PublicationId,
     volume: VolumeId,
     info: ConnectionInfo,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "options::attach")]
     attach: Attach,
     secrets: Option<Box<RawValue>>,
 }

@@ -21,6 +21,7 @@ use serde_json::{Map, Value};
 use super::call::{Call, Nothing};
 use super::client::NodeClient;
 use super::error::LinkError;
+use super::options;
 
 /// One call of the library port. Its `Debug` shows secrets as stars.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,8 +47,10 @@ struct Read {
     volume: Option<String>,
     info: Option<ConnectionInfo>,
     secrets: Option<Box<RawValue>>,
-    attach: Option<Attach>,
-    detach: Option<Detach>,
+    #[serde(default, deserialize_with = "options::attach")]
+    attach: Attach,
+    #[serde(default, deserialize_with = "options::detach")]
+    detach: Detach,
 }
 
 /// The same, written. With `call.rs` the only place where secrets become text.
@@ -122,9 +125,8 @@ impl LibraryCall {
         Some(match method {
             "library.properties" => read("library.properties", text).map(Self::Properties),
             "library.connect" => connect(text),
-            "library.disconnect" => named("library.disconnect", text).map(|(key, read)| {
-                Self::Disconnect(Box::new((key, read.detach.unwrap_or_default())))
-            }),
+            "library.disconnect" => named("library.disconnect", text)
+                .map(|(key, read)| Self::Disconnect(Box::new((key, read.detach)))),
             "library.extend" => {
                 named("library.extend", text).map(|(key, _)| Self::Extend(Box::new(key)))
             }
@@ -176,7 +178,7 @@ fn connect(text: &str) -> Result<LibraryCall, LinkError> {
     let mut read: Read = read("library.connect", text)?;
     with_secrets(&mut read)?;
     let info = read.info.ok_or_else(|| missing("library.connect", "missing field `info`"))?;
-    Ok(LibraryCall::Connect(Box::new((info, read.attach.unwrap_or_default()))))
+    Ok(LibraryCall::Connect(Box::new((info, read.attach))))
 }
 
 fn named(method: &'static str, text: &str) -> Result<(VolumeKey, Read), LinkError> {

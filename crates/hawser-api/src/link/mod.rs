@@ -22,6 +22,7 @@ mod hub;
 mod library;
 mod listen;
 mod message;
+mod options;
 mod peer;
 mod serve;
 mod tasks;
