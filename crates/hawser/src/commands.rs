@@ -38,7 +38,7 @@ pub(crate) enum Own {
     Demo,
     /// Run everything here: the server, this machine as a node, a local class
     #[command(
-        after_help = "Examples:\n  hawser up\n  hawser up --state-dir /srv/hawser --listen 127.0.0.1:8170 --token-file /etc/hawser/token"
+        after_help = "Examples:\n  hawser up\n  hawser up --state-dir /srv/hawser --listen 127.0.0.1:7780 --token-file /etc/hawser/token"
     )]
     Up(SettingsFlags),
     /// Run the control half as a service; nodes dial in with `hawser node`

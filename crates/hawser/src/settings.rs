@@ -147,15 +147,21 @@ impl Settings {
             overlay(&mut table, file);
         }
         overlay(&mut table, flags.table());
-        // The same option names the server's own token and a client's.
+        // The same options are a client's: where its server is, and the token it sends.
+        if global.state_dir.is_some() {
+            table.insert("state_dir".into(), state_dir.display().to_string().into());
+        }
         if let Some(path) = &global.token_file {
             table.insert("token_file".into(), path.display().to_string().into());
         }
         Self::complete(table, state_dir, privileged)
     }
 
-    /// Fills in the defaults that depend on where Hawser runs.
+    /// Fills in the defaults that depend on where Hawser runs, below the folder that is used in the
+    /// end: `state_dir` is only for who named none.
     fn complete(mut table: toml::Table, state_dir: &Path, privileged: bool) -> Result<Self> {
+        let named = table.get("state_dir").and_then(toml::Value::as_str).map(PathBuf::from);
+        let state_dir = named.as_deref().unwrap_or(state_dir);
         let mut default = |key: &str, value: String| {
             table.entry(key).or_insert_with(|| toml::Value::String(value));
         };
@@ -226,16 +232,21 @@ mod tests {
 
     use super::*;
 
-    fn global() -> Global {
+    fn global(arguments: &[&str]) -> Global {
         #[derive(clap::Parser)]
         struct Options {
             #[command(flatten)]
             global: Global,
         }
-        <Options as clap::Parser>::parse_from(["hawser"]).global
+        let arguments = ["hawser"].iter().chain(arguments);
+        <Options as clap::Parser>::parse_from(arguments).global
     }
 
     fn read(file: &str) -> Result<Settings> {
+        read_with(file, &global(&[]), "/state")
+    }
+
+    fn read_with(file: &str, global: &Global, state_dir: &str) -> Result<Settings> {
         let mut config = tempfile::NamedTempFile::new().unwrap();
         config.write_all(file.as_bytes()).unwrap();
         let flags = SettingsFlags {
@@ -243,13 +254,13 @@ mod tests {
             log: Some("debug".into()),
             ..SettingsFlags::default()
         };
-        Settings::read(&flags, &global(), Path::new("/state"), true)
+        Settings::read(&flags, global, Path::new(state_dir), true)
     }
 
     #[test]
     fn nothing_needs_to_be_set() {
         let settings =
-            Settings::read(&SettingsFlags::default(), &global(), Path::new("/state"), false)
+            Settings::read(&SettingsFlags::default(), &global(&[]), Path::new("/state"), false)
                 .unwrap();
 
         assert_eq!(settings.store, "embedded:/state/store.redb");
@@ -265,6 +276,23 @@ mod tests {
 
         assert_eq!(settings.log, "debug");
         assert_eq!(settings.log_format, LogFormat::Json);
+    }
+
+    #[test]
+    fn the_state_folder_of_the_file_takes_everything_along_and_a_flag_wins_over_it() {
+        let file = "state_dir = \"/of-the-file\"";
+
+        let settings = read(file).unwrap();
+        assert_eq!(settings.state_dir, Path::new("/of-the-file"));
+        assert_eq!(settings.store, "embedded:/of-the-file/store.redb");
+        assert_eq!(settings.socket, Path::new("/of-the-file/hawser.sock"));
+        assert_eq!(settings.class[&settings.default_class].rest["path"], "/of-the-file/pool");
+        let flag = global(&["--state-dir", "/of-the-flag"]);
+        let settings = read_with(file, &flag, "/of-the-flag").unwrap();
+
+        assert_eq!(settings.state_dir, Path::new("/of-the-flag"));
+        assert_eq!(settings.store, "embedded:/of-the-flag/store.redb");
+        assert_eq!(settings.socket, Path::new("/of-the-flag/hawser.sock"));
     }
 
     #[test]
