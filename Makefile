@@ -29,10 +29,12 @@ up: build ## build, then run the service here with one local class (Ctrl-C stops
 build: ## the release binary, target/release/hawser
 	$(CARGO) build --release --locked
 
-install: build ## install the binary, the systemd unit and the settings' manual below PREFIX (/usr/local)
+install: build ## install the binary, its manual pages, the systemd unit and the settings below PREFIX (/usr/local)
 	install -D -m 0755 $(TARGET)/release/hawser $(DESTDIR)$(PREFIX)/bin/hawser
 	install -D -m 0644 deploy/hawser.toml $(DESTDIR)$(PREFIX)/share/doc/hawser/hawser.toml
 	install -D -m 0644 deploy/hawser.service $(DESTDIR)$(PREFIX)/lib/systemd/system/hawser.service
+	sed -i 's|/usr/local/bin|$(PREFIX)/bin|' $(DESTDIR)$(PREFIX)/lib/systemd/system/hawser.service
+	$(TARGET)/release/hawser man --dir $(DESTDIR)$(PREFIX)/share/man/man1
 
 test: packages check ## everything a change must pass: check, all tests, the core of the lab, and the counts
 	@$(XTASK) test
