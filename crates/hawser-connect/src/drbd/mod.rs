@@ -74,8 +74,9 @@ const UTILS: Packages =
 static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["DRBD"],
     maturity: Maturity::Stable,
-    note: "proven with DRBD 8.4; what DRBD 9 tells of itself is read from samples; os-brick had it \
-           on x86 only and removed it, nothing in DRBD is bound to a platform",
+    note: "proven with DRBD 8.4; what DRBD 9 tells of itself is read from samples; drbdadm hands the \
+           secret to drbdsetup as an argument; os-brick had it on x86 only and removed it, nothing in \
+           DRBD is bound to a platform",
     platforms: &[Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: true, reservation: false },
     proof: Proof::RealKernel,

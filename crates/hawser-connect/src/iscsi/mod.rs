@@ -12,9 +12,10 @@
 //! | one way | several paths | the target is asked for its portals first |
 //! | one or several | one path | the first that works |
 //!
-//! Needs the kernel modules `iscsi_tcp` or `ib_iser`, and open-iscsi: `iscsid` keeps the sessions. It is
-//! asked through `iscsiadm` to log in, once per portal; everything else is read from sysfs and
-//! written to the node database directly (`docs/adr/0009-iscsid.md`). Follows os-brick 7
+//! Needs the kernel modules `iscsi_tcp` or `ib_iser`, and open-iscsi: `iscsid` keeps the sessions.
+//! `iscsiadm` logs in, once per portal, and asks a target for its portals; logging out is a message to
+//! `iscsid`; everything else is read from sysfs and written to the node database directly
+//! (`docs/adr/0009-iscsid.md`). Follows os-brick 7
 //! `connectors/iscsi.py`, open-iscsi 2.1.8 and Linux 6.12; proven with LIO.
 //!
 //! # What stays whose

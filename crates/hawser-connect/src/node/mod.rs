@@ -61,7 +61,7 @@ pub struct NodeParts {
     pub registry: Arc<dyn Registry>,
 }
 
-/// The half of the engine that acts on this host.
+/// The half of Hawser that acts on this host.
 ///
 /// Its errors say what is wrong with the device, the record or the target; the caller, who knows the
 /// volume by its name, says what was attempted.
