@@ -16,7 +16,8 @@ use hawser_live::lab::guest::{Cut, Leftovers, Load, cmd, wait_for};
 use serde_json::json;
 
 use vm_nvme::tcp::{A, B, Target};
-use vm_nvme::{LIMIT, MIB, OTHER, UUID, device_of, many, read, size, states, volume, with, write};
+use vm_nvme::{LIMIT, MIB, OTHER, UUID, asked, device_of, many, read, size, states};
+use vm_nvme::{volume, with, write};
 
 const SIX: &str = "[fd00:1ab::1]:4420";
 
@@ -46,6 +47,30 @@ fn a_volume_is_attached_written_grown_and_detached_twice_and_nothing_is_left() {
         assert_eq!(volume.disconnect().unwrap(), Change::Already(()));
         assert_eq!(volume.lookup().unwrap(), None);
         before.assert_restored();
+    }
+}
+
+#[test]
+fn what_the_command_attached_by_uuid_or_by_number_it_takes_away_again() {
+    let target = Target::new("command");
+    let before = Leftovers::snapshot();
+    let mut number = with(target.data(), "ns_id", json!(1));
+    number.as_object_mut().unwrap().remove("vol_uuid");
+    for data in [target.data(), number] {
+        for round in 1..=2 {
+            let volume = asked(data.clone());
+            let text = format!("round {round}").into_bytes();
+
+            let device = volume.connect();
+            write(&device, 4096, &text);
+            assert_eq!(volume.connect(), device);
+            assert_eq!(nvmet::controllers(target.nqn()).len(), 2);
+            volume.disconnect();
+
+            assert_eq!(target.disk.read(4096, text.len()), text);
+            assert!(nvmet::controllers(target.nqn()).is_empty(), "{data}");
+            before.assert_restored();
+        }
     }
 }
 
@@ -141,7 +166,7 @@ fn paths_are_used_as_the_target_says() {
     before.assert_restored();
 }
 
-/// Spec 16 #18.
+/// Case 18 of docs/cases.md.
 #[test]
 fn case_18_a_volume_with_a_path_down_is_not_grown() {
     let target = Target::new("half-grown");
@@ -167,7 +192,7 @@ fn case_18_a_volume_with_a_path_down_is_not_grown() {
     before.assert_restored();
 }
 
-/// Spec 16 #15.
+/// Case 15 of docs/cases.md.
 #[test]
 fn case_15_no_outage_is_long_enough_to_take_the_device_away() {
     let target = Target::new("forever");
@@ -196,7 +221,7 @@ fn case_15_no_outage_is_long_enough_to_take_the_device_away() {
     before.assert_restored_within(LIMIT);
 }
 
-/// Spec 16 #16.
+/// Case 16 of docs/cases.md.
 #[test]
 fn case_16_a_number_given_to_another_volume_never_answers_for_the_old_one() {
     let mut target = Target::new("reuse");
@@ -223,7 +248,7 @@ fn case_16_a_number_given_to_another_volume_never_answers_for_the_old_one() {
     before.assert_restored();
 }
 
-/// Spec 16 #16.
+/// Case 16 of docs/cases.md.
 #[test]
 fn case_16_a_volume_is_not_guessed() {
     let target = Target::new("guess");
@@ -244,7 +269,7 @@ fn case_16_a_volume_is_not_guessed() {
     before.assert_restored();
 }
 
-/// Spec 16 #17.
+/// Case 17 of docs/cases.md.
 #[test]
 fn case_17_a_controller_stays_for_the_other_volumes_of_its_subsystem() {
     let mut target = Target::new("shared");

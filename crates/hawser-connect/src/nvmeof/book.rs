@@ -47,12 +47,21 @@ impl Made {
 /// A volume that needs the subsystem.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Claim {
-    /// What was found to be behind a bare namespace number.
+    /// What was found: a bare number means this from then on, and only this volume's detach takes
+    /// the claim back.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) pinned: Option<Identity>,
     /// We made the device refuse writes.
     #[serde(default)]
     pub(super) read_only: bool,
+}
+
+impl Claim {
+    /// False when it is another volume's: a number is given to one after the other, and somebody may
+    /// call a volume by an id that it does not have.
+    pub(super) fn is_of(&self, known: &[&Identity]) -> bool {
+        known.is_empty() || self.pinned.as_ref().is_none_or(|pinned| known.contains(&pinned))
+    }
 }
 
 /// The page of one subsystem, for as long as its lock is held.
@@ -103,6 +112,13 @@ impl<'a> Book<'a> {
     /// Makes or changes a claim; true when it is new.
     pub(super) fn set_claim(&mut self, key: &str, claim: Claim) -> bool {
         self.page.claims.insert(key.to_owned(), claim).is_none()
+    }
+
+    /// Remembers what was found for a claim, unless that was taken back meanwhile.
+    pub(super) fn pin(&mut self, key: &str, found: Option<Identity>) {
+        if let Some(claim) = self.page.claims.get_mut(key) {
+            claim.pinned = found;
+        }
     }
 
     /// Takes a claim back; true when there was one.

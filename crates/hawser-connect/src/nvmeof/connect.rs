@@ -13,7 +13,6 @@ use super::data::Target;
 use super::device::{self, Device};
 use super::fabrics;
 use super::find::Find;
-use super::ids::Selector;
 use super::portal::Portal;
 use super::reach::{self, Reach, Undo};
 use super::release::{self, Which};
@@ -73,7 +72,7 @@ pub(super) async fn connect(
     }
 }
 
-/// A number that was looked up before means what was found then.
+/// What was found before is what is meant; a number may have been given to another volume since.
 pub(super) fn pinned(target: &Target, claim: Option<&Claim>) -> Target {
     match claim.and_then(|claim| claim.pinned.as_ref()) {
         Some(identity) => Target { wanted: target.wanted.pinned(identity), ..target.clone() },
@@ -148,14 +147,13 @@ impl Call<'_> {
         let sight = self.sight()?;
         let Some(namespace) = sight.usable() else { return Ok(None) };
         sight::check(self.target, namespace)?;
-        let claimed = claim.is_some_and(|claim| claim.read_only == self.read_only);
+        let claimed =
+            claim.is_some_and(|claim| claim.read_only == self.read_only && claim.pinned.is_some());
         let reached =
             |way: &Portal| reach::state_of(&sight.controllers, way, self.own) != State::Leaving;
-        let pinned = matches!(self.target.wanted.by, Selector::Identity(_));
         let device = device::of(self.files(), namespace)?;
         let joined = self.native || !self.all || device.map.is_some();
         let complete = claimed
-            && pinned
             && joined
             && (!self.all || self.ways.iter().all(reached))
             && device.disk().has_node(self.files())?;
@@ -172,7 +170,8 @@ impl Call<'_> {
         let mut book = Book::open(self.host, &self.target.nqn, self.deadline).await?;
         let pinned = book.claim(&key).and_then(|claim| claim.pinned.clone());
         let claim = Claim { pinned, read_only: self.read_only };
-        undo.claimed = book.set_claim(&key, claim.clone());
+        let found_before = claim.pinned.is_some();
+        undo.claimed = book.set_claim(&key, claim);
         book.save().await?;
         let old = self.sight()?;
         if self.target.options.loss_limit.is_none() {
@@ -197,11 +196,10 @@ impl Call<'_> {
         let find =
             Find { host: self.host, target: self.target, all: self.all, deadline: self.deadline };
         let namespace = find.run(!old.controllers.is_empty()).await?;
-        if let (Selector::Number(_), Some(identity)) =
-            (&self.target.wanted.by, namespace.ids.strongest())
-        {
+        if !found_before {
+            let pinned = self.target.wanted.identity(&namespace.ids);
             let mut book = Book::open(self.host, &self.target.nqn, self.deadline).await?;
-            book.set_claim(&key, Claim { pinned: Some(identity), ..claim });
+            book.pin(&key, pinned);
             book.save().await?;
         }
         let sight = self.sight()?;

@@ -5,7 +5,7 @@ use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Error;
 use serde_json::{Map, Value};
 
-use super::ids::{Selector, Wanted, hex64, hex128};
+use super::ids::{Wanted, hex64, hex128};
 use super::options::Options;
 use super::portal::{Portal, Transport};
 use crate::shared::data::Number;
@@ -123,8 +123,7 @@ fn target(
     })
 }
 
-/// The strongest id finds the namespace; all of them must fit. The number finds it only where
-/// nothing better is known.
+/// Every id of the data must fit, and what the caller calls it too.
 fn wanted(fields: &Fields, named: Option<&Identity>) -> Result<Wanted, AttachError> {
     let mut ids = Vec::new();
     for (field, scheme) in
@@ -143,18 +142,12 @@ fn wanted(fields: &Fields, named: Option<&Identity>) -> Result<Wanted, AttachErr
         }
         ids.push(Identity::new(scheme, text));
     }
-    ids.extend(named.cloned());
     let number = fields.number("ns_id", 1..=0xffff_fffe)?;
     let number = number.and_then(|number| u32::try_from(number).ok());
-    let by = match (ids.first(), number) {
-        (Some(first), _) => Selector::Identity(first.clone()),
-        (None, Some(number)) => Selector::Number(number),
-        (None, None) => {
-            let why = "vol_uuid, volume_nguid or volume_eui is missing: a namespace is not guessed";
-            return Err(AttachError::Invalid { why: why.into() });
-        }
-    };
-    Ok(Wanted { number, ..Wanted::new(by, ids, named.cloned()) })
+    Wanted::new(ids, number, named.cloned()).ok_or_else(|| {
+        let why = "vol_uuid, volume_nguid or volume_eui is missing: a namespace is not guessed";
+        AttachError::Invalid { why: why.into() }
+    })
 }
 
 fn portals(fields: &Fields, raw: &Map<String, Value>) -> Result<Vec<Portal>, AttachError> {

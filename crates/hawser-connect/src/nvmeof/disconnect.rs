@@ -3,10 +3,13 @@
 //! A namespace itself is taken away by the target. As long as a controller stays for other volumes,
 //! so does the device, until the target takes the namespace from this host.
 
+use std::path::PathBuf;
+
 use hawser_core::Change;
-use hawser_core::attach::Detach;
+use hawser_core::attach::{AttachRecord, Attached, Detach};
 use hawser_core::error::Result;
 use hawser_core::port::Host;
+use hawser_core::port::kernel::KernelError;
 
 use super::book::{self, Book};
 use super::connect::pinned;
@@ -27,10 +30,13 @@ use crate::shared::wait::{self, Deadline};
 pub(super) async fn disconnect(
     host: &dyn Host,
     target: &Target,
+    record: &AttachRecord,
     detach: &Detach,
 ) -> Result<Change<()>> {
     let key = target.wanted.key.clone();
-    let claim = book::peek(host, &target.nqn, &key)?;
+    let attached = record.attached.as_ref().and_then(Attached::identity);
+    let known: Vec<_> = target.wanted.named.iter().chain(attached).collect();
+    let claim = book::peek(host, &target.nqn, &key)?.filter(|claim| claim.is_of(&known));
     let target = pinned(target, claim.as_ref());
     let mut leave = Leave {
         host,
@@ -49,7 +55,8 @@ pub(super) async fn disconnect(
         free.extend(found.into_iter().map(|namespace| namespace.device));
     }
     let mut book = Book::open(host, &target.nqn, leave.deadline).await?;
-    let claimed = book.drop_claim(&key);
+    let ours = book.claim(&key).is_some_and(|claim| claim.is_of(&known));
+    let claimed = ours && book.drop_claim(&key);
     let deleted = leave.drop_controllers(&mut book, &free).await?;
     for device in &free {
         leave.settle(device, claim.as_ref().is_some_and(|claim| claim.read_only)).await?;
@@ -109,7 +116,10 @@ impl Leave<'_> {
         let stuck = !below.iter().any(Namespace::works);
         device.refuse_used(self.host, self.detach.force || stuck, self.deadline).await?;
         if stuck && device.map.is_none() {
-            return self.failures.take(AttachError::NoPath { device: node });
+            return self.failures.take(match self.detach.force {
+                true => lost(node, below),
+                false => AttachError::NoPath { device: node },
+            });
         }
         for each in below.iter().filter(|each| each.works()) {
             let Truth::Other(ids) = sight::ask(self.host, each).await? else { continue };
@@ -180,4 +190,13 @@ impl Leave<'_> {
             }
         }
     }
+}
+
+/// What is cached goes with a device that no way leads to.
+fn lost(device: PathBuf, namespaces: &[Namespace]) -> AttachError {
+    let ways: Vec<String> = namespaces.iter().map(Namespace::words).collect();
+    let why = format!("no way to it works: {}", ways.join(", "));
+    let attempt = "writing it out".to_owned();
+    let source = KernelError::NotBegun { attempt, source: std::io::Error::other(why) };
+    AttachError::Lost { device, source }
 }

@@ -156,7 +156,8 @@ pub(super) struct Wanted {
     /// The number that it is said to have, where the identity finds it: to tell what is there
     /// instead.
     pub(super) number: Option<u32>,
-    /// Its name in notes.
+    /// Its name in notes, made of the data: what the caller calls it may be learnt after the note
+    /// was written.
     pub(super) key: String,
 }
 
@@ -170,10 +171,20 @@ pub(super) enum Selector {
 }
 
 impl Wanted {
-    /// A wish.
-    pub(super) fn new(by: Selector, also: Vec<Identity>, named: Option<Identity>) -> Self {
-        let key = key(&by, &also);
-        Self { by, also, named, number: None, key }
+    /// The strongest id finds it; the number only where nothing better is known. `None` when
+    /// nothing is known at all.
+    pub(super) fn new(
+        ids: Vec<Identity>,
+        number: Option<u32>,
+        named: Option<Identity>,
+    ) -> Option<Self> {
+        let key = key(&ids, number, named.as_ref())?;
+        let also: Vec<Identity> = ids.into_iter().chain(named.clone()).collect();
+        let by = match (also.first(), number) {
+            (Some(first), _) => Selector::Identity(first.clone()),
+            (None, number) => Selector::Number(number?),
+        };
+        Some(Self { by, also, named, number, key })
     }
 
     /// True for the namespace that is meant, unless `refuses` objects.
@@ -192,12 +203,14 @@ impl Wanted {
     /// The same, held to an identity that was found out.
     #[must_use]
     pub(super) fn pinned(&self, identity: &Identity) -> Self {
-        match &self.by {
-            Selector::Identity(_) => self.clone(),
-            Selector::Number(_) => {
-                Self { by: Selector::Identity(identity.clone()), ..self.clone() }
-            }
+        let mut pinned = self.clone();
+        if let Selector::Number(_) = pinned.by {
+            pinned.by = Selector::Identity(identity.clone());
         }
+        if !pinned.also.contains(identity) {
+            pinned.also.push(identity.clone());
+        }
+        pinned
     }
 
     /// The name by which the kernel and multipathd will know it, where that can be told before.
@@ -218,14 +231,15 @@ impl Wanted {
 }
 
 /// A name for notes: the same for every spelling of one wish, another for each other wish.
-fn key(by: &Selector, also: &[Identity]) -> String {
+fn key(ids: &[Identity], number: Option<u32>, named: Option<&Identity>) -> Option<String> {
     let id = |identity: &Identity| {
         let value: String = identity.value.chars().filter(char::is_ascii_alphanumeric).collect();
         format!("{}:{}", identity.scheme, value.to_ascii_lowercase())
     };
-    match by {
-        Selector::Identity(_) => also.iter().map(id).collect::<Vec<_>>().join("+"),
-        Selector::Number(nsid) => format!("nsid:{nsid}"),
+    match (ids, number) {
+        ([], Some(nsid)) => Some(format!("nsid:{nsid}")),
+        ([], None) => named.map(id),
+        (ids, _) => Some(ids.iter().map(id).collect::<Vec<_>>().join("+")),
     }
 }
 

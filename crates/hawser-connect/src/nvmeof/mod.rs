@@ -114,7 +114,7 @@ impl Connector for Nvmeof {
         record: &AttachRecord,
         detach: &Detach,
     ) -> Result<Change<()>> {
-        disconnect::disconnect(host, &one(data::read(&record.info)?)?, detach).await
+        disconnect::disconnect(host, &one(data::read(&record.info)?)?, record, detach).await
     }
 
     async fn extend(&self, host: &dyn Host, record: &AttachRecord) -> Result<ByteSize> {
@@ -126,6 +126,6 @@ impl Connector for Nvmeof {
     }
 
     async fn health(&self, host: &dyn Host, record: &AttachRecord) -> Result<Health> {
-        view::health(host, &one(data::read(&record.info)?)?).await
+        view::health(host, &one(data::read(&record.info)?)?, record.attach.multipath).await
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hawser_core::attach::{Attached, Health};
+use hawser_core::attach::{Attached, Health, Multipath};
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::port::kernel::NamespaceFacts;
@@ -13,8 +13,9 @@ use super::connect::pinned;
 use super::data::Target;
 use super::device;
 use super::fabrics;
+use super::portal::Portal;
 use super::sight::{self, Sight, Truth};
-use super::sysfs::{Namespace, State};
+use super::sysfs::{self, Namespace, State};
 use crate::shared::error::AttachError;
 use crate::shared::multipath;
 use crate::shared::users::Whole;
@@ -22,6 +23,9 @@ use crate::shared::wait::{self, Deadline};
 
 /// How long a new size may take.
 const RESIZE_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long multipathd may take to say that it runs.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
 
 /// Targets tell of a new size by themselves, mostly at once.
 const TOLD_LIMIT: Duration = Duration::from_millis(500);
@@ -153,8 +157,12 @@ pub(super) async fn lookup(host: &dyn Host, target: &Target) -> Result<Option<At
     sight::attached(host, &target, device.disk(), &namespace.ids).map(Some)
 }
 
-/// Whether every way to the namespace works.
-pub(super) async fn health(host: &dyn Host, target: &Target) -> Result<Health> {
+/// Whether every way to the namespace works, and is there where all were wanted.
+pub(super) async fn health(
+    host: &dyn Host,
+    target: &Target,
+    multipath: Multipath,
+) -> Result<Health> {
     let claim = book::peek(host, &target.nqn, &target.wanted.key)?;
     let target = pinned(target, claim.as_ref());
     let sight = Sight::of(host, &target.nqn, &target.wanted)?;
@@ -178,6 +186,11 @@ pub(super) async fn health(host: &dyn Host, target: &Target) -> Result<Health> {
     if sight.found.iter().any(down) {
         return Ok(Health::bad(format!("not every way to {node} works: {}", sight.words())));
     }
+    match missing(host, &target, &sight, multipath).await {
+        Ok(None) => {}
+        Ok(Some(way)) => return Ok(Health::bad(format!("{node} has no controller at {way}"))),
+        Err(error) => return Ok(Health::bad(error.sentence())),
+    }
     for controller in sight.controllers.iter().filter(|c| c.transport != "loop") {
         let limit = host.files().read_text(&controller.file("ctrl_loss_tmo"))?;
         if let Some(limit) = limit.filter(|limit| limit != "off" && limit != "-1") {
@@ -189,4 +202,23 @@ pub(super) async fn health(host: &dyn Host, target: &Target) -> Result<Health> {
         }
     }
     Ok(Health::good())
+}
+
+/// A portal that was given, has no controller and should have one: it was dead when the volume was
+/// attached, and the next connect makes it.
+async fn missing<'a>(
+    host: &dyn Host,
+    target: &'a Target,
+    sight: &Sight,
+    multipath: Multipath,
+) -> Result<Option<&'a Portal>> {
+    let native = sysfs::native_multipath(host.files())?;
+    let deadline = Deadline::after(ASK_LIMIT);
+    if !device::is_for_all(host, native, multipath, &target.portals, deadline).await? {
+        return Ok(None);
+    }
+    let has = |portal: &Portal| {
+        sight.controllers.iter().any(|c| c.is_on(portal) && c.state != State::Leaving)
+    };
+    Ok(target.portals.iter().find(|portal| !has(portal)))
 }

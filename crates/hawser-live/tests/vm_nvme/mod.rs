@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hawser_core::attach::{Attach, Multipath};
+use hawser_live::lab::guest::faults::Asked;
 use hawser_live::lab::guest::{Volume, nvmet};
 use serde_json::{Value, json};
 
@@ -44,6 +45,11 @@ pub(crate) fn with(mut data: Value, key: &str, value: Value) -> Value {
 
 pub(crate) fn volume(data: Value) -> Volume {
     Volume::new("nvmeof", data)
+}
+
+/// The same as somebody has it who runs the command, over every path.
+pub(crate) fn asked(data: Value) -> Asked {
+    Asked::over("nvmeof", data, &["--multipath"])
 }
 
 /// Writes through the page cache and out of it.

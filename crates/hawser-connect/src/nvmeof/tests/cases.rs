@@ -50,13 +50,17 @@ async fn a_dead_portal_does_not_keep_the_other_from_being_used() {
     nvme::set_portal(lab.host.kernel(), B, Portal::Silent);
 
     let attached = lab.connect(data()).await.unwrap().into_inner();
-    let record = AttachRecord { attached: Some(attached), ..record(&info(data())) };
-    let health = Nvmeof.health(&lab.host, &record).await.unwrap();
+    let one = AttachRecord { attached: Some(attached), ..record(&info(data())) };
+    let all = AttachRecord { attach: all_paths(), ..one.clone() };
+    let health = async |record| Nvmeof.health(&lab.host, record).await.unwrap();
+    let (enough, missing) = (health(&one).await, health(&all).await);
     nvme::set_portal(lab.host.kernel(), B, Portal::Open);
     let healed = lab.connect(data()).await.unwrap();
 
-    assert!(health.healthy, "{health:?}");
+    assert!(enough.healthy, "{enough:?}");
+    assert!(!missing.healthy && missing.message.contains(B), "{missing:?}");
     assert!(healed.is_made(), "the missing way is made by the next connect");
+    assert!(health(&all).await.healthy);
     assert_eq!(lab.controllers().len(), 2);
 }
 
@@ -146,7 +150,7 @@ async fn enforced_multipath_is_refused_where_the_kernel_has_none() {
     assert_eq!(error.reason(), Some(Reason::MultipathUnavailable), "{error:?}");
 }
 
-/// Spec 16 #15.
+/// Case 15 of docs/cases.md.
 #[tokio::test(start_paused = true)]
 async fn case_15_a_controller_outlasts_any_outage_of_its_target() {
     let lab = lab();
@@ -167,7 +171,7 @@ async fn case_15_a_controller_outlasts_any_outage_of_its_target() {
     assert_eq!((limits("nvme0").as_str(), limits("nvme1").as_str()), ("off", "off"));
 }
 
-/// Spec 16 #16.
+/// Case 16 of docs/cases.md.
 #[tokio::test(start_paused = true)]
 async fn case_16_a_number_given_to_another_volume_is_never_taken_for_the_old_one() {
     let lab = lab();
@@ -183,7 +187,7 @@ async fn case_16_a_number_given_to_another_volume_is_never_taken_for_the_old_one
     assert_eq!(other.get().identity(), Some(&Identity::new("uuid", OTHER)));
 }
 
-/// Spec 16 #16.
+/// Case 16 of docs/cases.md.
 #[tokio::test(start_paused = true)]
 async fn case_16_a_volume_with_ids_of_another_kind_is_not_the_old_one() {
     for ids in [nvme::Ids { nguid: Some(7), ..Default::default() }, nvme::Ids::default()] {
@@ -228,7 +232,7 @@ async fn a_namespace_without_ids_is_refused() {
     assert_eq!(error.outcome(), Outcome::RolledBack);
 }
 
-/// Spec 16 #17.
+/// Case 17 of docs/cases.md.
 #[tokio::test(start_paused = true)]
 async fn case_17_a_controller_stays_as_long_as_another_volume_needs_it() {
     let lab = lab();
@@ -244,7 +248,7 @@ async fn case_17_a_controller_stays_as_long_as_another_volume_needs_it() {
     assert!(lab.controllers().is_empty());
 }
 
-/// Spec 16 #17.
+/// Case 17 of docs/cases.md.
 #[tokio::test(start_paused = true)]
 async fn case_17_a_namespace_that_somebody_mounted_by_hand_keeps_the_controller() {
     let lab = lab();
@@ -296,7 +300,7 @@ async fn another_host_id_under_our_name_is_named_in_the_refusal() {
     assert!(error.sentence().contains("nvme0"), "{error:?}");
 }
 
-/// Spec 16 #18.
+/// Case 18 of docs/cases.md.
 #[tokio::test(start_paused = true)]
 async fn case_18_a_volume_with_a_path_down_is_not_grown() {
     let lab = lab();
@@ -432,12 +436,14 @@ async fn with_no_way_left_only_a_forced_detach_lets_go() {
     }
 
     let refused = lab.disconnect(data(), &Detach::default()).await.unwrap_err();
-    let detach = Detach { force: true, ignore_errors: true, ..Detach::default() };
-    let forced = lab.disconnect(data(), &detach).await;
+    let force = Detach { force: true, ..Detach::default() };
+    let lost = lab.disconnect(data(), &force).await.unwrap_err();
 
     assert_eq!(refused.reason(), Some(Reason::FlushFailed), "{refused:?}");
-    assert!(forced.is_ok(), "{forced:?}");
+    assert_eq!(lost.reason(), Some(Reason::DataLost), "{lost:?}");
+    assert!(!lost.sentence().contains("nothing was detached"), "{lost:?}");
     assert!(lab.controllers().is_empty());
+    assert_eq!(lab.disconnect(data(), &force).await.unwrap(), Change::Already(()));
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 mod cases;
 mod data;
+mod library;
 
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Identity, Multipath};
 use hawser_core::connection::ConnectionInfo;

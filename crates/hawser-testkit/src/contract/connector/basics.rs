@@ -62,6 +62,26 @@ pub async fn disconnecting_takes_everything_away(rig: impl Fn() -> ConnectorRig)
     }
 }
 
+/// What a device says of itself is kept in its record, where the caller gave no identity: what was
+/// attached without one is found again and taken away with it.
+pub async fn an_identity_that_was_learnt_leaves_nothing_behind(rig: impl Fn() -> ConnectorRig) {
+    let mut rig = rig();
+    rig.info.identity = None;
+    let before = rig.host.snapshot();
+    let connected = rig.connect().await.expect("connect");
+    let mut record = rig.record(connected.get());
+    record.info.identity = connected.get().identity().cloned();
+
+    let found = rig.connector.lookup(&rig.host, &record.info).await.expect("lookup");
+    let health = rig.connector.health(&rig.host, &record).await.expect("health");
+    let gone = rig.disconnect(&record).await.expect("disconnect");
+
+    assert_eq!(found.as_ref(), Some(connected.get()));
+    assert!(health.healthy, "{health:?}");
+    assert_eq!(gone.is_made(), connected.is_made());
+    rig.is_as(&before, "afterwards");
+}
+
 /// A number in the record may be another's by now: only the volume itself is taken away.
 pub async fn a_stale_record_never_detaches_another_device(rig: impl Fn() -> ConnectorRig) {
     let rig = rig();

@@ -196,6 +196,7 @@ macro_rules! connector_contract {
                 connecting_twice_answers_already
                 disconnecting_something_absent_answers_already
                 disconnecting_takes_everything_away
+                an_identity_that_was_learnt_leaves_nothing_behind
                 a_stale_record_never_detaches_another_device
                 a_reboot_is_survived
                 two_connects_at_once_end_with_one_device

@@ -36,9 +36,14 @@ impl Asked {
         Self::new(san.all_ways(1), &["--enforce-multipath"])
     }
 
-    /// By this data, with these options of connect.
+    /// By this data over iSCSI, with these options of connect.
     pub fn new(data: Value, args: &[&'static str]) -> Self {
-        let info = json!({ "driver_volume_type": "iscsi", "data": data }).to_string();
+        Self::over("iscsi", data, args)
+    }
+
+    /// The same over another protocol.
+    pub fn over(protocol: &str, data: Value, args: &[&'static str]) -> Self {
+        let info = json!({ "driver_volume_type": protocol, "data": data }).to_string();
         Self { info, args: args.to_vec() }
     }
 
