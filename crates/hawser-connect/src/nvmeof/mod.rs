@@ -52,7 +52,7 @@ use hawser_core::port::connector::{
     Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof,
 };
 use hawser_core::port::{Connector, Host};
-use hawser_core::{ByteSize, Change, Kind};
+use hawser_core::{ByteSize, Change, Kind, Reason};
 
 use data::{Mirror, Target, Volume};
 
@@ -65,8 +65,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     note: "TCP, RDMA, Fibre Channel and loop through /dev/nvme-fabrics, without nvme-cli; native \
            multipath with ANA, dm-multipath where that is off; DH-HMAC-CHAP; os-brick has it on x86 \
            only, nothing in the protocol asks for that. Reservations are not proven: the kernel's \
-           target has them since 6.13 only. Mirrors over several namespaces (volume_replicas) and \
-           TLS are refused by name",
+           target has them since 6.13 only. Mirrors over several namespaces (volume_replicas with \
+           two entries or more, which os-brick assembles with mdadm) and TLS are refused by name",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,
@@ -86,10 +86,13 @@ static INFO: ConnectorInfo = ConnectorInfo {
 fn one(volume: Volume) -> Result<Target> {
     match volume {
         Volume::One(target) => Ok(target),
-        Volume::Mirror(Mirror { legs, .. }) => Err(Error::new(
-            Kind::Unsupported,
-            format!("a volume that is mirrored over {} namespaces is not supported", legs.len()),
-        )),
+        Volume::Mirror(Mirror { legs, .. }) => {
+            let count = legs.len();
+            let message =
+                format!("a volume that is mirrored over {count} namespaces is not supported");
+            Err(Error::new(Kind::Unsupported, message)
+                .with_reason(Some(Reason::UnsupportedProtocol)))
+        }
     }
 }
 

@@ -67,6 +67,19 @@ fn one_replica_is_a_plain_volume_and_more_are_a_mirror() {
     assert!(matches!(both, Volume::Mirror(mirror) if mirror.legs.len() == 2));
 }
 
+#[tokio::test]
+async fn a_mirror_is_refused_with_its_reason() {
+    use hawser_core::port::Connector;
+    let leg =
+        json!({ "target_nqn": NQN, "vol_uuid": UUID, "portals": [["10.0.0.1", 4420, "tcp"]] });
+    let mirror = info(json!({ "alias": "v", "volume_replicas": [leg.clone(), leg] }));
+
+    let error = Nvmeof.connect(&FakeHost::new(), &mirror, &all_paths()).await.unwrap_err();
+
+    assert_eq!(error.reason(), Some(hawser_core::Reason::UnsupportedProtocol), "{error:?}");
+    assert!(error.sentence().contains("mirrored over 2 namespaces"), "{error:?}");
+}
+
 #[test]
 fn fibre_channel_is_never_taken_for_tcp() {
     let fc = one(json!({ "target_nqn": NQN, "vol_uuid": UUID, "portals": [
