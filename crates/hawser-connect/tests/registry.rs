@@ -85,23 +85,37 @@ async fn every_stranger_is_listed_with_its_reason_and_none_is_touched() {
 }
 
 #[tokio::test]
-async fn what_a_dead_writer_left_is_no_record_and_goes_with_time() {
+async fn what_a_dead_writer_left_is_no_record_and_goes() {
     let dir = tempfile::tempdir().unwrap();
     let registry = open(dir.path());
-    let folder = dir.path().join("run/attachments");
-    let (old, young) = (folder.join(".new-pub-x-1-1"), folder.join(".new-pub-x-1-2"));
-    for path in [&old, &young] {
-        fs::write(path, "half").unwrap();
-    }
-    let past = std::time::SystemTime::now() - std::time::Duration::from_secs(7200);
-    fs::File::options().write(true).open(&old).unwrap().set_modified(past).unwrap();
+    let half = dir.path().join("run/attachments/.new-pub-x");
+    fs::write(&half, "half").unwrap();
 
     let listed = registry.list().await.unwrap();
     open(dir.path());
 
     assert!(listed.records.is_empty() && listed.unreadable.is_empty(), "{listed:?}");
-    assert!(!old.exists(), "abandoned");
-    assert!(young.exists(), "its writer may be alive");
+    assert!(!half.exists(), "abandoned");
+}
+
+#[tokio::test]
+async fn what_a_living_writer_has_aside_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    open(dir.path());
+    let folder = dir.path().join("run/attachments");
+    let half = folder.join(".new-pub-x");
+    let writer = fs::File::open(&folder).unwrap();
+    writer.lock().unwrap();
+    fs::write(&half, "half").unwrap();
+
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| open(dir.path()));
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        assert!(half.exists() && !other.is_finished(), "its writer is alive");
+        drop(writer);
+    });
+
+    assert!(!half.exists(), "now it is abandoned");
 }
 
 #[tokio::test]
