@@ -66,8 +66,8 @@ impl Default for Attach {
     }
 }
 
-/// Over how many paths a volume is reached.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// Over how many paths a volume is reached; what asks for more is greater.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Multipath {
     /// One path.

@@ -106,6 +106,23 @@ const SECRET_FIELDS: [&str; 17] = [
 const CHAP_OBJECTS: [(&str, &str); 2] =
     [("session_secrets", "auth_"), ("discovery_secrets", "discovery_auth_")];
 
+/// What a connector needs to know, by the names of its fields.
+pub type Data = Map<String, Value>;
+
+/// Fields that say nothing of the volume itself, in snake case: what a program sends back of an
+/// answer, and what is meant for whoever uses the device.
+pub const HINTS: [&str; 9] = [
+    "device_path",
+    "multipath_id",
+    "enforce_multipath",
+    "encrypted",
+    "qos_specs",
+    "discard",
+    "cacheable",
+    "shared_targets",
+    "service_uuid",
+];
+
 /// How to reach a volume.
 ///
 /// Its JSON carries no secrets: reading splits them off into [`ConnectionInfo::secrets`], writing
@@ -116,7 +133,7 @@ pub struct ConnectionInfo {
     /// Which connector.
     pub protocol: Protocol,
     /// What it needs; keys as they came, without the secrets.
-    pub data: Map<String, Value>,
+    pub data: Data,
     /// Secrets by the snake-case name of their field.
     pub secrets: Secrets,
     /// What the device must say of itself.

@@ -120,6 +120,45 @@ fn the_answer_has_the_spelling_of_the_question_and_errors_have_their_reason() {
     san.assert_clean();
 }
 
+#[test]
+fn what_is_attached_is_found_in_another_spelling_and_never_answered_as_encrypted() {
+    let san = San::new(&[PORTAL], 1);
+    let made = connect(&info(&san, 1));
+    let data = json!({ "targetPortal": PORTAL, "targetIqn": IQN, "targetLun": "0x1",
+        "volumeId": "v1", "devicePath": made["path"], "vendorWord": 7 });
+    let camel = json!({ "driverVolumeType": "ISCSI", "data": data });
+    fs::write("/tmp/key", "open sesame").unwrap();
+
+    let again = connect(&camel);
+    let words = ["connect", "--encryption", "luks2", "--key-file", "/tmp/key"];
+    let refused = error(&hawser(&words).input(camel.to_string()));
+    let reserved = error(&hawser(&["connect", "--reserve", "1"]).input(camel.to_string()));
+
+    assert_eq!((&again["path"], &again["already"]), (&made["path"], &json!(true)));
+    for view in [&refused, &reserved] {
+        assert_eq!(view["reason"], json!("invalid_parameters"), "{view:#}");
+    }
+    assert!(refused.to_string().contains("luks2"), "{refused:#}");
+    disconnect("v1");
+    san.assert_clean();
+}
+
+#[test]
+fn without_a_name_a_volume_is_detached_by_what_was_answered() {
+    let san = San::new(&[PORTAL], 1);
+    let mut info = info(&san, 1);
+    info["data"].as_object_mut().unwrap().remove("volume_id");
+    let made = connect(&info);
+    info["data"]["device_path"] = made["path"].clone();
+    info["data"]["multipath_id"] = json!("3600");
+
+    let gone = answer(&hawser(&["disconnect"]).input(info.to_string()));
+
+    assert_eq!((&gone["path"], &gone["already"]), (&made["path"], &json!(false)));
+    assert_eq!(fs::read_dir(RECORDS).unwrap().count(), 0, "no record stays");
+    san.assert_clean();
+}
+
 /// Runs a program that attaches a volume, says `NAME is PATH` and waits for a line; uses the device
 /// in between.
 #[track_caller]

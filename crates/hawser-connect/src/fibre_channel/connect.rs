@@ -52,16 +52,23 @@ impl Connect<'_> {
             return Err(AttachError::NoMultipath { why: "multipathd does not run".into() }.into());
         }
         let all = look::ways(files, self.volume)?;
-        if look::disks(files, &all)?.is_empty() {
+        let there = look::disks(files, &all)?;
+        if there.is_empty() {
             self.clear_leftovers().await?;
         }
         let (host, volume, deadline) = (self.host, self.volume, self.deadline);
-        let reach = Reach { host, volume, multipath: self.attach.multipath, deadline };
-        let ways = reach.ways(&all).await?;
+        let multipath = self.attach.multipath;
+        let disks = there.iter().map(|found| &found.disk);
+        let alone = scsi::used_alone(host, disks, multipath, deadline).await?;
+        let used = there.iter().find(|found| Some(&found.disk) == alone.as_ref());
+        let ways = match used {
+            Some(used) => vec![used.way.clone()],
+            None => Reach { host, volume, multipath, deadline }.ways(&all).await?,
+        };
         let _scanning = reach::scan_lock(host, deadline).await?;
         let mut made = Vec::new();
         let attached = match self.paths(&all, &ways, &mut made).await {
-            Ok(paths) => self.assemble(&paths, &made).await,
+            Ok(paths) => self.assemble(&paths, &made, alone.is_some()).await,
             Err(error) => Err(error),
         };
         match attached {
@@ -124,11 +131,17 @@ impl Connect<'_> {
     }
 
     /// One device of all paths; true when its map is new.
-    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
+    async fn assemble(
+        &self,
+        paths: &[Path],
+        made: &[MadeAt],
+        alone: bool,
+    ) -> Result<(Attached, bool)> {
         let assemble = Assemble {
             host: self.host,
             given: self.given,
             multipath: self.attach.multipath,
+            alone,
             read_only: self.attach.read_only || self.volume.read_only,
             deadline: self.deadline,
         };

@@ -38,7 +38,7 @@ mod zfcp;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Multipath};
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{
     Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof,
@@ -86,6 +86,21 @@ static INFO: ConnectorInfo = ConnectorInfo {
     ],
 };
 
+/// What says which volume is meant and how it is reached.
+const FIELDS: [&str; 11] = [
+    "volume_id",
+    "target_wwn",
+    "target_wwns",
+    "target_lun",
+    "target_luns",
+    "initiator_target_map",
+    "initiator_target_lun_map",
+    "addressing_mode",
+    "enable_wildcard_scan",
+    "access_mode",
+    "wwn",
+];
+
 /// Reads the data as the platform of this host writes it.
 async fn volume(host: &dyn Host, info: &ConnectionInfo) -> Result<Volume> {
     let platform = Platform::of(&host.facts().await?.machine);
@@ -102,6 +117,10 @@ async fn lock(host: &dyn Host, volume: &Volume, limit: Deadline) -> Result<Box<d
 impl Connector for FibreChannel {
     fn info(&self) -> &'static ConnectorInfo {
         &INFO
+    }
+
+    fn counts(&self, _data: &Data, field: &str) -> bool {
+        FIELDS.contains(&field)
     }
 
     async fn connect(
@@ -188,8 +207,10 @@ impl Connector for FibreChannel {
         }
         if record.attach.multipath != Multipath::Off {
             for way in ways.iter().filter(|way| !found.iter().any(|found| found.way == **way)) {
-                // Ports that were never zoned together are no path that is missing.
-                if way.remote(files)?.is_some() && way.disk(files)?.is_none() {
+                // Ports that were never zoned together are no path that is missing; which ones
+                // are, the storage system may have told.
+                let zoned = volume.zones.is_some() || way.remote(files)?.is_some();
+                if zoned && way.disk(files)?.is_none() {
                     problems.push(format!("the path over {way} is missing"));
                 }
             }

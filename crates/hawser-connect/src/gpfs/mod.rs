@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identity};
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data, HINTS};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
 use hawser_core::port::host::{Seen, SeenKind};
@@ -101,6 +101,11 @@ async fn need(host: &dyn Host, path: &Path) -> Result<Seen> {
 impl Connector for Gpfs {
     fn info(&self) -> &'static ConnectorInfo {
         &INFO
+    }
+
+    fn counts(&self, _data: &Data, field: &str) -> bool {
+        // Here it is the volume, not an answer that comes back.
+        field == "device_path" || !HINTS.contains(&field)
     }
 
     async fn connect(

@@ -46,14 +46,28 @@ impl Connect<'_> {
     /// Attaches the volume, or finds it attached. What fails is taken back.
     pub(super) async fn run(&self) -> Result<Change<Attached>> {
         let claims = Notes::claims(self.host, &self.volume.key)?;
-        let there = look::disks(self.host, &look::ways(self.host, self.volume, &claims)?)?;
+        let mut there = look::disks(self.host, &look::ways(self.host, self.volume, &claims)?)?;
         if there.is_empty() {
             self.clear_leftovers(&claims).await?;
         }
-        let ways = self.ways(&claims, &there).await?;
+        self.need_multipath().await?;
+        let (multipath, deadline) = (self.attach.multipath, self.deadline);
+        let disks = there.iter().map(|found| &found.disk);
+        let alone = scsi::used_alone(self.host, disks, multipath, deadline).await?;
         let mut made = Vec::new();
-        let attached = match self.paths(&ways, &there, &mut made).await {
-            Ok(paths) => self.assemble(&paths, &made).await,
+        let paths = match &alone {
+            Some(used) => {
+                there.retain(|found| found.disk == *used);
+                let ways: Vec<Target> = there.iter().map(|found| found.target.clone()).collect();
+                self.one(&ways, &there, &mut made).await
+            }
+            None => {
+                let ways = self.ways(&claims, &there).await?;
+                self.paths(&ways, &there, &mut made).await
+            }
+        };
+        let attached = match paths {
+            Ok(paths) => self.assemble(&paths, &made, alone.is_some()).await,
             Err(error) => Err(error),
         };
         match attached {
@@ -63,6 +77,16 @@ impl Connect<'_> {
             Ok((attached, _)) => Ok(Change::Made(attached)),
             Err(error) => Err(self.undo(made, error).await),
         }
+    }
+
+    /// Refuses before anything is made where several paths are enforced and cannot be.
+    async fn need_multipath(&self) -> Result<()> {
+        if self.attach.multipath == Multipath::Enforced
+            && !multipath::is_running(self.host, self.deadline).await?
+        {
+            return Err(AttachError::NoMultipath { why: "multipathd does not run".into() }.into());
+        }
+        Ok(())
     }
 
     /// Deals with maps of the volume that lost their paths, as far as its name is known by now: once
@@ -114,11 +138,6 @@ impl Connect<'_> {
         if self.attach.multipath == Multipath::Off {
             return self.one(ways, there, made).await;
         }
-        if self.attach.multipath == Multipath::Enforced
-            && !multipath::is_running(self.host, self.deadline).await?
-        {
-            return Err(AttachError::NoMultipath { why: "multipathd does not run".into() }.into());
-        }
         let (paths, failed) = self.all(ways, made).await?;
         self.drop_failed(failed, made, &paths).await?;
         Ok(paths)
@@ -163,11 +182,17 @@ impl Connect<'_> {
     }
 
     /// One device of all paths; true when its map is new.
-    async fn assemble(&self, paths: &[Path], made: &[MadeAt]) -> Result<(Attached, bool)> {
+    async fn assemble(
+        &self,
+        paths: &[Path],
+        made: &[MadeAt],
+        alone: bool,
+    ) -> Result<(Attached, bool)> {
         let assemble = Assemble {
             host: self.host,
             given: self.given,
             multipath: self.attach.multipath,
+            alone,
             read_only: self.attach.read_only || self.volume.read_only,
             deadline: self.deadline,
         };

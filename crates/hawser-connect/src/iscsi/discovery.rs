@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use hawser_core::Outcome;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::LockMode;
 
 use super::admin::{self, Exit};
 use super::data::{Chap, Target, Volume};
 use super::portal::Portal;
 use super::record::{self, MARK};
 use crate::shared::error::AttachError;
+use crate::shared::locks;
 use crate::shared::wait::Deadline;
 
 /// Every way to a volume of which one is known. Where all portals that answer belong to its target,
@@ -80,7 +80,8 @@ async fn portals(
         Some(chap) => {
             // The record is the portal's: nobody else may put his credentials there meanwhile.
             let name = format!("iscsi-discovery-{portal}");
-            let _alone = host.locks().lock(&name, LockMode::Exclusive).await?;
+            let what = format!("the discovery at {portal}");
+            let _alone = locks::alone(host, &name, &what, deadline).await?;
             let asked = match put_record(host, portal, chap).await {
                 Ok(()) => admin::discover(host, portal, iface, true, deadline).await,
                 Err(error) => Err(error),

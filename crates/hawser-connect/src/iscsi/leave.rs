@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use hawser_core::Outcome;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 
@@ -38,7 +39,9 @@ impl Leave<'_> {
         let files = self.host.files();
         let key = Key::of(target);
         let notes = Notes::of(self.host, &key);
-        let _alone = Notes::lock(self.host, &key).await?;
+        // The map above may be gone already: the volume is not as it was.
+        let alone = Notes::lock(self.host, &key, self.deadline).await;
+        let _alone = alone.map_err(|error| error.with_outcome(Outcome::Unknown))?;
         record::restore(self.host, &notes).await?;
         let needed = notes.is_claimed_by_others(self.volume)?;
         let mut left = false;

@@ -37,7 +37,7 @@ impl Login<'_> {
     pub(super) async fn session(&self, target: &Target, made: &mut Made) -> Result<Session> {
         let key = Key::of(target);
         let notes = Notes::of(self.host, &key);
-        let _alone = Notes::lock(self.host, &key).await?;
+        let _alone = Notes::lock(self.host, &key, self.deadline).await?;
         if notes.claim(&self.volume.key)?.is_none() {
             made.claim = true;
             let claim = Claim { target: target.clone(), wwid: None };

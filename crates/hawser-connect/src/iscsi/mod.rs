@@ -49,8 +49,8 @@ mod recover;
 mod session;
 
 use async_trait::async_trait;
-use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Multipath};
+use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{
     Abilities, ConnectorInfo, Maturity, Need, Packages, PathsBy, Platform, Proof,
@@ -105,10 +105,30 @@ static INFO: ConnectorInfo = ConnectorInfo {
     ],
 };
 
+/// What says which volume is meant and how it is reached; who asks for it is no part of that.
+const FIELDS: [&str; 12] = [
+    "volume_id",
+    "target_portal",
+    "target_portals",
+    "target_iqn",
+    "target_iqns",
+    "target_lun",
+    "target_luns",
+    "addressing_mode",
+    "iscsi_iface",
+    "transport",
+    "access_mode",
+    "wwn",
+];
+
 #[async_trait]
 impl Connector for Iscsi {
     fn info(&self) -> &'static ConnectorInfo {
         &INFO
+    }
+
+    fn counts(&self, _data: &Data, field: &str) -> bool {
+        FIELDS.contains(&field)
     }
 
     async fn connect(
@@ -120,7 +140,7 @@ impl Connector for Iscsi {
         let volume = data::read(info)?;
         let credentials = data::credentials(info)?;
         let deadline = Deadline::after(attach.deadline);
-        let _alone = Notes::lock_volume(host, &volume.key).await?;
+        let _alone = Notes::lock_volume(host, &volume.key, deadline).await?;
         modules::need(host, module(volume.transport)).await?;
         let (volume, credentials, given) = (&volume, &credentials, info.identity.as_ref());
         Connect { host, volume, credentials, attach, given, deadline }.run().await
@@ -134,14 +154,14 @@ impl Connector for Iscsi {
     ) -> Result<Change<()>> {
         let volume = data::read(&record.info)?;
         let deadline = Deadline::after(detach.deadline);
-        let _alone = Notes::lock_volume(host, &volume.key).await?;
+        let _alone = Notes::lock_volume(host, &volume.key, deadline).await?;
         Disconnect { host, volume: &volume, record, detach, deadline }.run().await
     }
 
     async fn extend(&self, host: &dyn Host, record: &AttachRecord) -> Result<ByteSize> {
         let volume = data::read(&record.info)?;
         let deadline = Deadline::after(record.attach.deadline);
-        let _alone = Notes::lock_volume(host, &volume.key).await?;
+        let _alone = Notes::lock_volume(host, &volume.key, deadline).await?;
         let claims = Notes::claims(host, &volume.key)?;
         let ways = look::ways(host, &volume, &claims)?;
         let mut disks = Vec::new();
@@ -196,9 +216,13 @@ impl Connector for Iscsi {
                 }
             }
         }
-        for claim in &claims {
-            if !found.iter().any(|found| found.target == claim.target) {
-                problems.push(format!("the path over {} is missing", claim.target));
+        for target in &ways {
+            // A way that led nowhere when the volume was attached has no claim.
+            let given =
+                record.attach.multipath != Multipath::Off && volume.targets.contains(target);
+            let wanted = given || claims.iter().any(|claim| claim.target == *target);
+            if wanted && !found.iter().any(|found| found.target == *target) {
+                problems.push(format!("the path over {target} is missing"));
             }
         }
         if let Some(map) = &map {

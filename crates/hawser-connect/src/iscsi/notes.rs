@@ -7,9 +7,9 @@
 
 use std::path::PathBuf;
 
-use hawser_core::error::{Result, ResultExt};
+use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::{Files, LockMode};
+use hawser_core::port::kernel::Files;
 use hawser_core::port::registry::LockGuard;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -17,7 +17,8 @@ use serde::{Deserialize, Serialize};
 use super::data::{Target, Transport};
 use super::portal::Portal;
 use super::session::Session;
-use crate::shared::digest;
+use crate::shared::wait::Deadline;
+use crate::shared::{digest, locks};
 
 /// Which target a folder is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -89,16 +90,22 @@ impl<'a> Notes<'a> {
     }
 
     /// Waits to be alone with a target: nobody else logs in or out meanwhile.
-    pub(super) async fn lock(host: &dyn Host, key: &Key) -> Result<Box<dyn LockGuard>> {
+    pub(super) async fn lock(
+        host: &dyn Host,
+        key: &Key,
+        deadline: Deadline,
+    ) -> Result<Box<dyn LockGuard>> {
         let name = format!("iscsi-target-{}", key.digest());
-        let lock = host.locks().lock(&name, LockMode::Exclusive).await;
-        lock.context(|| format!("waiting for the lock of {} at {}", key.iqn, key.portal))
+        locks::alone(host, &name, &format!("{} at {}", key.iqn, key.portal), deadline).await
     }
 
     /// Waits to be alone with a volume.
-    pub(super) async fn lock_volume(host: &dyn Host, key: &str) -> Result<Box<dyn LockGuard>> {
-        let lock = host.locks().lock(&format!("iscsi-volume-{key}"), LockMode::Exclusive).await;
-        lock.context(|| "waiting for the lock of the volume".to_owned())
+    pub(super) async fn lock_volume(
+        host: &dyn Host,
+        key: &str,
+        deadline: Deadline,
+    ) -> Result<Box<dyn LockGuard>> {
+        locks::alone(host, &format!("iscsi-volume-{key}"), "the volume", deadline).await
     }
 
     /// The claims of one volume at all targets.

@@ -1,12 +1,13 @@
 //! How outside names of volumes become the ids of records.
 
 use hawser_core::connection::ConnectionInfo;
+use hawser_core::error::Result;
 use hawser_core::id::{PublicationId, VolumeId};
-use hawser_core::port::library::VolumeKey;
+use hawser_core::port::Connector;
 use serde_json::Value;
 
-use crate::shared::digest;
 use crate::shared::error::AttachError;
+use crate::shared::{canonical, digest};
 
 /// Longer names are no names.
 const LONGEST: usize = 1024;
@@ -41,23 +42,26 @@ impl Key {
         })
     }
 
-    /// The key of what a volume is connected with: its `volume_id`, or a digest of everything.
-    pub(crate) fn of_info(info: &ConnectionInfo) -> Result<Self, AttachError> {
-        match volume_id(info) {
-            Some(name) => Self::of_name(&name),
+    /// The key of what a volume is connected with: its `volume_id`, or a digest of the fields that
+    /// say which volume it is.
+    pub(crate) fn of_info(connector: &dyn Connector, info: &ConnectionInfo) -> Result<Self> {
+        Ok(match volume_id(info) {
+            Some(name) => Self::of_name(&name)?,
             None => {
-                let whole = serde_json::to_vec(&info.without_secrets()).unwrap_or_default();
-                Self::of_name(&format!("{}-{}", info.protocol, digest::short(&whole)))
+                let digest = canonical::digest(connector, info)?;
+                Self::of_name(&format!("{}-{digest}", info.protocol))?
             }
-        }
+        })
     }
 
-    /// The key that a caller means.
-    pub(crate) fn of(key: &VolumeKey) -> Result<Self, AttachError> {
-        match key {
-            VolumeKey::Volume(name) => Self::of_name(name),
-            VolumeKey::Info(info) => Self::of_info(info),
+    /// The key that a volume without a `volume_id` had while the whole info was its name, hints and
+    /// spelling and all; records have it until they are detached.
+    pub(crate) fn of_whole_info(info: &ConnectionInfo) -> Option<Self> {
+        if volume_id(info).is_some() {
+            return None;
         }
+        let whole = serde_json::to_vec(&info.without_secrets()).unwrap_or_default();
+        Self::of_name(&format!("{}-{}", info.protocol, digest::short(&whole))).ok()
     }
 }
 
@@ -80,6 +84,10 @@ mod tests {
 
     use super::*;
 
+    fn key(info: &ConnectionInfo) -> Key {
+        Key::of_info(crate::find(&info.protocol).unwrap(), info).unwrap()
+    }
+
     fn info(data: Value) -> ConnectionInfo {
         let envelope = json!({ "driver_volume_type": "iscsi", "data": data });
         serde_json::from_value(envelope).unwrap()
@@ -89,11 +97,8 @@ mod tests {
     fn both_spellings_and_the_bare_name_are_one_volume() {
         let name = Key::of_name("v1").unwrap();
 
-        assert_eq!(
-            Key::of_info(&info(json!({ "volume_id": "v1", "target_lun": 1 }))).unwrap(),
-            name
-        );
-        assert_eq!(Key::of_info(&info(json!({ "volumeId": "v1" }))).unwrap(), name);
+        assert_eq!(key(&info(json!({ "volume_id": "v1", "target_lun": 1 }))), name);
+        assert_eq!(key(&info(json!({ "volumeId": "v1" }))), name);
         assert_ne!(Key::of_name("v2").unwrap().publication, name.publication);
     }
 
@@ -105,11 +110,12 @@ mod tests {
     }
 
     #[test]
-    fn without_a_name_the_whole_info_is_the_name_and_secrets_do_not_count() {
-        let key = |data| Key::of_info(&info(data)).unwrap().publication;
+    fn without_a_name_the_fields_that_count_are_the_name_and_secrets_are_none_of_them() {
+        let key = |data| key(&info(data)).publication;
         let plain = key(json!({ "target_lun": 1 }));
 
         assert_eq!(plain, key(json!({ "target_lun": 1, "auth_password": "x" })));
+        assert_eq!(plain, key(json!({ "targetLun": "1", "device_path": "/dev/sdb" })));
         assert_ne!(plain, key(json!({ "target_lun": 2 })));
     }
 

@@ -25,7 +25,7 @@ use hawser_core::{ByteSize, Change, Result};
 use hawser_host::{HostSettings, LinuxHost};
 use serde_json::{Map, Value};
 
-use self::key::Key;
+pub(crate) use self::key::Key;
 use crate::node::{NodeHalf, NodeParts};
 use crate::{CONNECTORS, FileRegistry, properties};
 
@@ -58,6 +58,26 @@ fn work(key: &Key, info: &ConnectionInfo, attach: &Attach) -> AttachWork {
 }
 
 impl NodeHalf {
+    /// The key that a caller means.
+    async fn key(&self, volume: &VolumeKey) -> Result<Key> {
+        match volume {
+            VolumeKey::Volume(name) => Ok(Key::of_name(name)?),
+            VolumeKey::Info(info) => self.key_of(info).await,
+        }
+    }
+
+    /// The key of an info; that of earlier versions where a record still has it.
+    async fn key_of(&self, info: &ConnectionInfo) -> Result<Key> {
+        let key = Key::of_info(self.connector(info)?, info)?;
+        if let Some(earlier) = Key::of_whole_info(info)
+            && earlier != key
+            && self.record(&earlier.publication).await?.is_some()
+        {
+            return Ok(earlier);
+        }
+        Ok(key)
+    }
+
     fn describe_device(
         &self,
         key: &Key,
@@ -82,7 +102,7 @@ impl Library for NodeHalf {
     }
 
     async fn connect(&self, info: &ConnectionInfo, attach: &Attach) -> Result<Change<DeviceInfo>> {
-        let key = Key::of_info(info)?;
+        let key = self.key_of(info).await?;
         let change = self.attach(&work(&key, info, attach)).await?;
         let described = self.describe_device(&key, info, change.get())?;
         Ok(change.map(|_| described))
@@ -93,7 +113,7 @@ impl Library for NodeHalf {
         volume: &VolumeKey,
         detach: &Detach,
     ) -> Result<Change<Option<PathBuf>>> {
-        let key = Key::of(volume)?;
+        let key = self.key(volume).await?;
         let record = self.record(&key.publication).await?;
         let path = record.and_then(|record| record.attached).map(|a| a.path().to_owned());
         let change = match volume {
@@ -107,14 +127,14 @@ impl Library for NodeHalf {
     }
 
     async fn extend(&self, volume: &VolumeKey) -> Result<DeviceInfo> {
-        let key = Key::of(volume)?;
+        let key = self.key(volume).await?;
         Node::extend(self, &key.publication, ByteSize::ZERO).await?;
         let (record, attached) = self.attached_record(&key.publication).await?;
         self.describe_device(&key, &record.info, &attached)
     }
 
     async fn lookup(&self, volume: &VolumeKey) -> Result<Option<DeviceInfo>> {
-        let key = Key::of(volume)?;
+        let key = self.key(volume).await?;
         let known = self.record(&key.publication).await?.map(|record| record.info);
         let info = match (known, volume) {
             (Some(info), _) => info,

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_testkit::fake_host::FakeHost;
 use hawser_testkit::fuzz;
 use serde_json::Value;
@@ -10,6 +10,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::key::Key;
 use crate::find;
+use crate::shared::fields::ASKED;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -23,11 +24,11 @@ thread_local! {
 
 /// What the library does with what a caller sent, up to the first look at the host.
 fn take(info: &ConnectionInfo) {
-    let _ = Key::of_info(info);
     let written = serde_json::to_string(&info.without_secrets()).expect("it can be written");
     let read: ConnectionInfo = serde_json::from_str(&written).expect("and read back");
     assert_eq!(read.protocol, info.protocol);
     let Some(connector) = find(&info.protocol) else { return };
+    let _ = Key::of_info(connector, info);
     HOST.with_borrow(|(runtime, host)| {
         let found = runtime.block_on(connector.lookup(host, info));
         assert!(!matches!(found, Ok(Some(_))), "{info:?} was found on an empty host");
@@ -55,6 +56,21 @@ fn every_protocol_has_its_info_in_the_corpus() {
     for connector in crate::CONNECTORS {
         for protocol in connector.info().protocols {
             assert!(known.iter().any(|info| info.protocol.as_str() == *protocol), "{protocol}");
+        }
+    }
+}
+
+#[test]
+fn every_field_that_a_connector_reads_to_find_a_volume_counts() {
+    for bytes in fuzz::corpus(ROOT, "connection_info") {
+        let Ok(info) = serde_json::from_slice::<ConnectionInfo>(&bytes) else { continue };
+        let Some(connector) = find(&info.protocol) else { continue };
+        ASKED.with_borrow_mut(|asked| asked.clear());
+        take(&info);
+        let (asked, data) = (ASKED.take(), info.parse::<Data>().unwrap_or_default());
+        let within = |field: &str| data.values().any(|value| value.get(field).is_some());
+        for field in asked.iter().filter(|field| !within(field)) {
+            assert!(connector.counts(&data, field), "{} reads {field}", info.protocol);
         }
     }
 }

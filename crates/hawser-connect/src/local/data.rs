@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use hawser_core::attach::Identity;
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data};
 use serde::Deserialize;
 
 use super::error::LocalError;
@@ -132,6 +132,12 @@ pub(super) fn parse(info: &ConnectionInfo) -> Result<Target, LocalError> {
         }
     };
     Ok(Target { path, form, read_only })
+}
+
+/// True where `device_path` is the volume and not an answer that comes back.
+pub(super) fn is_given_by_device_path(data: &Data) -> bool {
+    let others = ["path", "file_path", "vg_name", "lv_name"];
+    !others.iter().any(|field| data.contains_key(*field))
 }
 
 /// `path` with its `kind`, or os-brick's `device_path`.

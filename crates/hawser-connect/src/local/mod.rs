@@ -37,7 +37,7 @@ mod lvm;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data, HINTS};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
 use hawser_core::port::{Connector, Host};
@@ -143,6 +143,13 @@ impl Target {
 impl Connector for Local {
     fn info(&self) -> &'static ConnectorInfo {
         &INFO
+    }
+
+    fn counts(&self, data: &Data, field: &str) -> bool {
+        match field {
+            "device_path" => data::is_given_by_device_path(data),
+            _ => !HINTS.contains(&field),
+        }
     }
 
     async fn connect(

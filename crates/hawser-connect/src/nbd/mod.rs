@@ -51,7 +51,7 @@ mod wire;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{
     Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof,
@@ -98,10 +98,31 @@ fn recorded(record: &AttachRecord) -> Result<Option<Target>> {
     }
 }
 
+/// What says which volume is meant and how it is reached.
+const FIELDS: [&str; 13] = [
+    "volume_id",
+    "export_name",
+    "host",
+    "port",
+    "unix_socket",
+    "tls",
+    "connections",
+    "timeout",
+    "dead_conn_timeout",
+    "block_size",
+    "access_mode",
+    "readonly",
+    "wwn",
+];
+
 #[async_trait]
 impl Connector for Nbd {
     fn info(&self) -> &'static ConnectorInfo {
         &INFO
+    }
+
+    fn counts(&self, _data: &Data, field: &str) -> bool {
+        FIELDS.contains(&field)
     }
 
     async fn connect(

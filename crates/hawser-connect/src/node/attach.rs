@@ -1,6 +1,6 @@
 //! Bringing a volume to this host: claim it, write the intent, connect, check who it is.
 
-use hawser_core::attach::{AttachRecord, AttachState, Attached, Detach};
+use hawser_core::attach::{Attach, AttachRecord, AttachState, Attached, Detach};
 use hawser_core::error::ResultExt;
 use hawser_core::port::connector::{ConnectorInfo, Platform};
 use hawser_core::port::node::AttachWork;
@@ -8,28 +8,34 @@ use hawser_core::{Change, Error, Outcome, Result, Timestamp};
 
 use super::NodeHalf;
 use super::error::{NodeError, with_undo};
-use super::locks::volume_lock;
+use super::locks::{volume_lock, within};
 use super::record::{Unknown, check_identity, expected, remember_identity};
+use super::same::{continued, with_wishes};
 use super::table;
 use crate::layers::Layered;
+use crate::shared::wait::Deadline;
 
 impl NodeHalf {
     pub(super) async fn attach_volume(&self, work: &AttachWork) -> Result<Change<Attached>> {
         let connector = self.connectors.get(&work.info.protocol)?;
-        let _alone = self.gates.enter(self.registry.as_ref(), &work.publication).await?;
+        let mut work = with_wishes(work)?;
+        let deadline = Deadline::after(work.attach.deadline);
+        let (registry, publication) = (self.registry.as_ref(), &work.publication);
+        let _alone = self.gates.enter_within(registry, publication, deadline).await?;
         let facts = self.host.facts().await?;
         check_platform(connector.0.info(), &facts.machine)?;
         let boot_id = facts.boot_id;
         let existing = self.current(&work.publication).await?;
         if let Some(record) = &existing {
-            check_same(record, work, &boot_id)?;
+            work = continued(connector.0, record, work, &boot_id)?;
             if let Some(attached) = self.still_attached(record).await? {
-                return self.made_good(connector, work, record, attached).await;
+                return self.made_good(connector, &work, record, attached, deadline).await;
             }
         }
-        let mut record = self.claim(work, existing.as_ref(), boot_id).await?;
+        let mut record = self.claim(&work, existing.as_ref(), boot_id, deadline).await?;
         let made = existing.is_none();
-        let change = match connector.connect(self.host.as_ref(), &work.info, &work.attach).await {
+        let attach = Attach { deadline: deadline.rest(), ..work.attach.clone() };
+        let change = match connector.connect(self.host.as_ref(), &work.info, &attach).await {
             Ok(change) => change,
             Err(error) => return Err(self.forget_intent(&record, made, error).await),
         };
@@ -71,27 +77,36 @@ impl NodeHalf {
     }
 
     /// What is there may have stopped working: its session ended, a path went. Nobody is handed a
-    /// device that does not work: the connector brings back what it can, below whoever uses it.
+    /// device that does not work: the connector brings back what it can, below whoever uses it. It
+    /// also sees to paths that were not asked for before.
     async fn made_good(
         &self,
         connector: Layered<'_>,
         work: &AttachWork,
         record: &AttachRecord,
         attached: Attached,
+        deadline: Deadline,
     ) -> Result<Change<Attached>> {
         let host = self.host.as_ref();
-        let problem = match connector.health(host, record).await {
-            Ok(health) if health.healthy => return Ok(Change::Already(attached)),
-            Ok(health) => health.message,
-            Err(error) => error.sentence(),
-        };
-        tracing::warn!(volume.id = %work.volume, %problem, "it is attached and does not work");
-        let change = connector.connect(host, &work.info, &work.attach).await?;
+        let multipath = work.attach.multipath;
+        if multipath > record.attach.multipath {
+            tracing::info!(volume.id = %work.volume, "it is attached, and more paths are asked for");
+        } else {
+            let problem = match connector.health(host, record).await {
+                Ok(health) if health.healthy => return Ok(Change::Already(attached)),
+                Ok(health) => health.message,
+                Err(error) => error.sentence(),
+            };
+            tracing::warn!(volume.id = %work.volume, %problem, "it is attached and does not work");
+        }
+        let attach = Attach { deadline: deadline.rest(), ..work.attach.clone() };
+        let change = connector.connect(host, &work.info, &attach).await?;
         let (found, path) = (change.get().identity(), change.get().path());
         check_identity(expected(record), found, path, Unknown::Refused)?;
-        if record.attached.as_ref() != Some(change.get()) {
-            let attached = Some(change.get().clone());
-            self.registry.put(&AttachRecord { attached, ..record.clone() }).await?;
+        let attach = Attach { multipath, ..record.attach.clone() };
+        let now = AttachRecord { attached: Some(change.get().clone()), attach, ..record.clone() };
+        if now != *record {
+            self.registry.put(&now).await?;
         }
         Ok(change)
     }
@@ -103,8 +118,11 @@ impl NodeHalf {
         work: &AttachWork,
         existing: Option<&AttachRecord>,
         boot_id: String,
+        deadline: Deadline,
     ) -> Result<AttachRecord> {
-        let _volume = self.registry.lock(&volume_lock(&work.volume)).await?;
+        let lock = volume_lock(&work.volume);
+        let what = || format!("volume {}", work.volume);
+        let _volume = within(deadline, what, self.registry.lock(&lock)).await?;
         let registered = self.registry.list().await?;
         if let Some((path, why)) = registered.unreadable.into_iter().next() {
             return Err(NodeError::JournalUnreadable { path, why }.into());
@@ -185,34 +203,6 @@ fn check_platform(info: &ConnectorInfo, machine: &str) -> Result<(), NodeError> 
         platform: platform.as_str(),
         others: names.join(", "),
     })
-}
-
-/// Refuses a request that differs from what this publication already has on this host.
-fn check_same(record: &AttachRecord, work: &AttachWork, boot_id: &str) -> Result<(), NodeError> {
-    let differs = |what, there: String, wanted: String| {
-        let publication = work.publication.clone();
-        Err(NodeError::AttachedOtherwise { publication, what, there, wanted })
-    };
-    if record.volume != work.volume {
-        return differs("volume", record.volume.to_string(), work.volume.to_string());
-    }
-    // Nothing of an earlier boot is left to differ from.
-    if record.boot_id != boot_id {
-        return Ok(());
-    }
-    let (there, wanted) = (&record.info, &work.info);
-    if there.protocol != wanted.protocol {
-        return differs("protocol", there.protocol.to_string(), wanted.protocol.to_string());
-    }
-    if there.data != wanted.data {
-        let text = |data| serde_json::Value::Object(data).to_string();
-        return differs("data", text(there.data.clone()), text(wanted.data.clone()));
-    }
-    if record.attach.read_only != work.attach.read_only {
-        let text = |read_only| if read_only { "read-only" } else { "writable" }.to_owned();
-        return differs("access", text(record.attach.read_only), text(work.attach.read_only));
-    }
-    Ok(())
 }
 
 /// Refuses a second attachment of a volume when either of the two can write.

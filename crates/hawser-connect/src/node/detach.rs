@@ -10,6 +10,7 @@ use super::NodeHalf;
 use super::error::{NodeError, with_undo};
 use super::record::{Unknown, check_identity, expected};
 use super::table;
+use crate::shared::wait::Deadline;
 
 impl NodeHalf {
     pub(super) async fn detach_volume(
@@ -17,7 +18,10 @@ impl NodeHalf {
         publication: &PublicationId,
         detach: &Detach,
     ) -> Result<Change<()>> {
-        let _alone = self.gates.enter(self.registry.as_ref(), publication).await?;
+        let deadline = Deadline::after(detach.deadline);
+        let registry = self.registry.as_ref();
+        let _alone = self.gates.enter_within(registry, publication, deadline).await?;
+        let detach = &Detach { deadline: deadline.rest(), ..detach.clone() };
         let Some(record) = self.current(publication).await? else {
             return Ok(Change::Already(()));
         };

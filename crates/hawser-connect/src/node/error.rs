@@ -1,6 +1,7 @@
 //! What the node half refuses, and what it says when taking back fails too.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hawser_core::attach::Identity;
 use hawser_core::filesystem::FsKind;
@@ -43,6 +44,12 @@ pub(super) enum NodeError {
         there: &'static str,
         wanted: &'static str,
     },
+
+    #[error(
+        "other work on {what} has not ended within {} s, and nothing was done: repeat when it is through",
+        limit.as_secs_f64()
+    )]
+    OtherWork { what: String, limit: Duration },
 
     #[error(
         "the attachment record {path:?} of this host cannot be read ({why}), so nobody can tell whether it is of this volume: see `hawser doctor`"
@@ -174,6 +181,7 @@ impl Classify for NodeError {
             | Self::Stranger { .. }
             | Self::TooSmall { .. } => Kind::Precondition,
             Self::StillMounted { .. }
+            | Self::OtherWork { .. }
             | Self::MountedAgain { .. }
             | Self::Frozen
             | Self::FrozenByOthers { .. } => Kind::Busy,
@@ -196,6 +204,7 @@ impl Classify for NodeError {
             | Self::NotAttached { .. }
             | Self::AttachedOtherwise { .. }
             | Self::AnotherWriter { .. }
+            | Self::OtherWork { .. }
             | Self::JournalUnreadable { .. }
             | Self::WrongIdentity { .. }
             | Self::Moved { .. }
@@ -231,6 +240,7 @@ impl Classify for NodeError {
                 Some(Reason::DeviceBusy)
             }
             Self::AttachedOtherwise { .. } => Some(Reason::InvalidParameters),
+            Self::OtherWork { .. } => Some(Reason::HostTimeout),
             Self::Undo { source, .. } => source.reason(),
             Self::NotKnown { .. }
             | Self::NotAttached { .. }

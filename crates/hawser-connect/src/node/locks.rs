@@ -10,6 +10,9 @@ use hawser_core::port::Registry;
 use hawser_core::port::registry::LockGuard;
 use tokio::sync::{Mutex as Gate, OwnedMutexGuard};
 
+use super::error::NodeError;
+use crate::shared::wait::Deadline;
+
 /// One gate per publication that somebody works on or waits for; no entry outlives its users.
 #[derive(Default)]
 pub(super) struct Gates(Mutex<HashMap<PublicationId, Weak<Gate<()>>>>);
@@ -27,6 +30,17 @@ impl Gates {
         place.inside = Some(place.gate().lock_owned().await);
         let host = registry.lock(&format!("publication/{publication}")).await?;
         Ok(Alone { _host: host, _place: place })
+    }
+
+    /// The same, but fails when others hold it until the deadline: nothing was done then.
+    pub(super) async fn enter_within(
+        self: &Arc<Self>,
+        registry: &dyn Registry,
+        publication: &PublicationId,
+        deadline: Deadline,
+    ) -> Result<Alone> {
+        let what = || format!("{publication}");
+        within(deadline, what, self.enter(registry, publication)).await
     }
 
     /// The same, but answers `None` when others hold it for longer than `limit`.
@@ -86,6 +100,18 @@ impl Drop for Place {
         if map.get(&self.id).is_some_and(|gate| gate.strong_count() == 0) {
             map.remove(&self.id);
         }
+    }
+}
+
+/// Waits for a lock no longer than a call may take. Whoever holds it may hang with a dead server.
+pub(super) async fn within<T>(
+    deadline: Deadline,
+    what: impl FnOnce() -> String,
+    lock: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    match tokio::time::timeout(deadline.left(), lock).await {
+        Ok(locked) => locked,
+        Err(_) => Err(NodeError::OtherWork { what: what(), limit: deadline.limit() }.into()),
     }
 }
 

@@ -18,6 +18,7 @@ mod locks;
 mod mount;
 mod outside;
 mod record;
+mod same;
 mod survey;
 mod table;
 #[cfg(test)]

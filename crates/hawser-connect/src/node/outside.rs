@@ -9,6 +9,7 @@ use hawser_core::port::node::AttachWork;
 use hawser_core::port::{Connector, Host};
 
 use super::NodeHalf;
+use crate::shared::wait::Deadline;
 
 impl NodeHalf {
     /// This host.
@@ -19,6 +20,11 @@ impl NodeHalf {
     /// Every connector.
     pub(crate) fn all_connectors(&self) -> impl Iterator<Item = &dyn Connector> {
         self.connectors.iter()
+    }
+
+    /// The connector of an info.
+    pub(crate) fn connector(&self, info: &ConnectionInfo) -> Result<&dyn Connector> {
+        Ok(self.connectors.get(&info.protocol)?.0)
     }
 
     /// The record of a publication.
@@ -46,18 +52,21 @@ impl NodeHalf {
         work: &AttachWork,
         detach: &Detach,
     ) -> Result<Change<()>> {
-        let _alone = self.gates.enter(self.registry.as_ref(), &work.publication).await?;
+        let deadline = Deadline::after(detach.deadline);
+        let (registry, publication) = (self.registry.as_ref(), &work.publication);
+        let _alone = self.gates.enter_within(registry, publication, deadline).await?;
         let mut record = match self.current(&work.publication).await? {
             Some(record) => record,
             None if self.find(&work.info).await?.is_none() => return Ok(Change::Already(())),
             None => {
                 let boot_id = self.host.facts().await?.boot_id;
-                self.claim(work, None, boot_id).await?
+                self.claim(work, None, boot_id, deadline).await?
             }
         };
         // A storage system may have to be asked once more, and records hold no secrets.
         record.info.secrets = work.info.secrets.clone();
-        self.detach_record(record, detach).await?;
+        let detach = Detach { deadline: deadline.rest(), ..detach.clone() };
+        self.detach_record(record, &detach).await?;
         Ok(Change::Made(()))
     }
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::{Error, Result};
 use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
 use hawser_core::port::kernel::KernelError;
@@ -155,10 +155,29 @@ enum Settled {
     Twin(Mapped),
 }
 
+/// What says which volume is meant and how it is reached.
+const FIELDS: [&str; 11] = [
+    "volume_id",
+    "name",
+    "hosts",
+    "ports",
+    "mon_addrs",
+    "ms_mode",
+    "cluster_name",
+    "auth_enabled",
+    "auth_username",
+    "access_mode",
+    "wwn",
+];
+
 #[async_trait]
 impl Connector for Rbd {
     fn info(&self) -> &'static ConnectorInfo {
         &INFO
+    }
+
+    fn counts(&self, _data: &Data, field: &str) -> bool {
+        FIELDS.contains(&field)
     }
 
     async fn connect(

@@ -24,6 +24,8 @@ impl Fields {
     }
 
     fn get(&self, name: &str) -> Option<&Value> {
+        #[cfg(test)]
+        ASKED.with_borrow_mut(|asked| asked.insert(name.to_owned()));
         self.0.get(name).filter(|value| !value.is_null())
     }
 
@@ -179,6 +181,13 @@ impl Fields {
         let wwn = wwn.map(|wwn| Identity::new("wwid", wwn));
         Ok(info.identity.iter().cloned().chain(wwn).collect())
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Every field that was asked for: a connector must count what it reads.
+    pub(crate) static ASKED: std::cell::RefCell<std::collections::BTreeSet<String>> =
+        const { std::cell::RefCell::new(std::collections::BTreeSet::new()) };
 }
 
 /// A refusal that names the field.

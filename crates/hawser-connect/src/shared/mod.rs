@@ -1,5 +1,6 @@
 //! Steps that several protocols share.
 
+pub(crate) mod canonical;
 pub(crate) mod data;
 pub(crate) mod digest;
 pub(crate) mod error;

@@ -58,6 +58,14 @@ impl Deadline {
         self.end.saturating_duration_since(Instant::now())
     }
 
+    /// What is left for a part of the call that has a limit of its own, in whole seconds: it is
+    /// told in words.
+    pub(crate) fn rest(&self) -> Duration {
+        let left = self.left();
+        let begun = u64::from(left.subsec_nanos() > 0);
+        Duration::from_secs(left.as_secs() + begun).min(self.limit)
+    }
+
     /// How long the whole may take.
     pub(crate) fn limit(&self) -> Duration {
         self.limit

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 
 use crate::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use crate::change::Change;
-use crate::connection::ConnectionInfo;
+use crate::connection::{ConnectionInfo, Data, HINTS};
 use crate::error::Result;
 use crate::port::host::Host;
 use crate::size::ByteSize;
@@ -26,6 +26,14 @@ use crate::size::ByteSize;
 pub trait Connector: Send + Sync {
     /// Protocol names this connector answers to, and how well it is supported.
     fn info(&self) -> &'static ConnectorInfo;
+
+    /// True when a field of the data says which volume is meant or how it is attached. Two connection
+    /// infos that differ in other fields only are one: storage systems add fields, and programs send
+    /// back what they were answered. Data and field are in snake case.
+    fn counts(&self, data: &Data, field: &str) -> bool {
+        let _ = data;
+        !HINTS.contains(&field)
+    }
 
     /// Attaches the volume and waits until its device, directory or file can be opened.
     async fn connect(

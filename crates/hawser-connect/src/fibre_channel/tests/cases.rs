@@ -217,3 +217,45 @@ async fn a_path_in_use_that_is_down_is_not_replaced_by_another_device() {
     rig.disconnect(&rig.record(other.get())).await.unwrap();
     assert_eq!(devices(&rig.host), [""; 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_path_that_somebody_uses_as_it_is_stays_his() {
+    let mut rig = Storage::with_fabrics(2).rig(both_ports());
+    rig.host.kernel().multipathd(FindMultipaths::Strict);
+    let attached = rig.connect().await.unwrap().into_inner();
+    rig.host.set_busy(attached.path(), true);
+
+    rig.attach = attach(Multipath::Enforced);
+    let refused = rig.connect().await.unwrap_err();
+    assert_eq!(refused.reason(), Some(Reason::DeviceBusy), "{refused:?}");
+    rig.attach = attach(Multipath::Wanted);
+    assert_eq!(rig.connect().await.unwrap(), Change::Already(attached.clone()));
+    assert_eq!(devices(&rig.host), ["3:0:0:1"]);
+
+    rig.host.set_busy(attached.path(), false);
+    let map = rig.connect().await.unwrap().into_inner();
+    assert_eq!(slaves(&rig.host, &map), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pair_that_the_storage_system_named_and_that_never_met_is_a_missing_path() {
+    let storage = Storage::with_fabrics(1);
+    fc::add_adapter(storage.host.kernel(), 4, OURS[1]);
+    let target = storage.target.clone();
+    let mut data = both_ports();
+    data["initiator_target_map"] = json!({ OURS[0]: [THEIRS[0]], OURS[1]: [THEIRS[1]] });
+    let mut rig = storage.rig(data);
+    rig.host.kernel().multipathd(FindMultipaths::Strict);
+    rig.attach = attach(Multipath::Wanted);
+    let attached = rig.connect().await.unwrap();
+
+    let record = rig.record(attached.get());
+    let health = FibreChannel.health(&rig.host, &record).await.unwrap();
+    assert!(!health.healthy && health.message.contains(THEIRS[1]), "{health:?}");
+
+    fc::add_remote_port(rig.host.kernel(), 4, THEIRS[1], &target);
+    let again = rig.connect().await.unwrap();
+    assert_eq!(slaves(&rig.host, again.get()), 2);
+    let health = FibreChannel.health(&rig.host, &rig.record(again.get())).await.unwrap();
+    assert!(health.healthy, "{health:?}");
+}

@@ -1,3 +1,4 @@
+mod again;
 mod cases;
 mod contract;
 mod data;

@@ -323,7 +323,7 @@ async fn calls_for_one_publication_wait_for_each_other_across_processes_and_othe
     unrelated.publication = PublicationId::generate();
     unrelated.volume = hawser_core::id::VolumeId::generate();
 
-    let waited = timeout(Duration::from_secs(60), rig.node.attach(&work)).await;
+    let waited = timeout(Duration::from_secs(50), rig.node.attach(&work)).await;
     assert!(waited.is_err() && rig.record().is_none());
     let unrelated_done = timeout(Duration::from_secs(60), rig.node.attach(&unrelated)).await;
     unrelated_done.expect("it waits for nobody").unwrap();

@@ -1,5 +1,6 @@
 //! The node half over a fake host: each safety rule, each failure point, each place to be dropped.
 
+mod again;
 mod attach;
 mod faults;
 mod format;

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 use async_trait::async_trait;
-use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identity};
+use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identity, Multipath};
 use hawser_core::connection::{ConnectionInfo, Protocol};
 use hawser_core::filesystem::{FormatState, FsKind};
 use hawser_core::id::{InstanceId, PublicationId, VolumeId};
@@ -127,6 +127,8 @@ pub(super) struct FakeConnector {
     pub(super) sick: Mutex<Option<String>>,
     /// What the next connect answers.
     pub(super) connect: Mutex<Option<Error>>,
+    /// Over how many paths each connect was asked for.
+    pub(super) asked: Mutex<Vec<Multipath>>,
     /// What the next disconnect answers.
     pub(super) disconnect: Mutex<Option<Error>>,
     /// Disconnects nothing may ask for.
@@ -185,6 +187,7 @@ impl Connector for FakeConnector {
         info: &ConnectionInfo,
         attach: &Attach,
     ) -> Result<Change<Attached>> {
+        self.asked.lock().unwrap().push(attach.multipath);
         if let Some(error) = self.connect.lock().unwrap().take() {
             return Err(error);
         }

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
-use hawser_core::connection::ConnectionInfo;
+use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::Result;
 use hawser_core::port::connector::ConnectorInfo;
 use hawser_core::port::{Connector, Host};
@@ -36,10 +36,28 @@ pub(crate) trait FileProtocol: Send + Sync {
 /// The connector of a protocol; keeps nothing.
 pub(crate) struct Remote<P>(pub(crate) P);
 
+/// What says which volume is meant and how it is mounted, for all protocols.
+const FIELDS: [&str; 10] = [
+    "volume_id",
+    "export",
+    "name",
+    "options",
+    "mount_point_base",
+    "backup_servers",
+    "username",
+    "domain",
+    "access_mode",
+    "wwn",
+];
+
 #[async_trait]
 impl<P: FileProtocol> Connector for Remote<P> {
     fn info(&self) -> &'static ConnectorInfo {
         self.0.info()
+    }
+
+    fn counts(&self, _data: &Data, field: &str) -> bool {
+        FIELDS.contains(&field)
     }
 
     async fn connect(

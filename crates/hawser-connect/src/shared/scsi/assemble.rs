@@ -29,6 +29,8 @@ pub(crate) struct Assemble<'a> {
     /// The identity that the caller gave, to answer it in his own words.
     pub(crate) given: Option<&'a Identity>,
     pub(crate) multipath: Multipath,
+    /// The one path is used as it is: no map is made of it.
+    pub(crate) alone: bool,
     pub(crate) read_only: bool,
     pub(crate) deadline: Deadline,
 }
@@ -93,6 +95,9 @@ impl Assemble<'_> {
 
     /// The map of the paths, where there is to be one.
     async fn map(&self, wwid: &str, disks: &[&ScsiDisk]) -> Result<Option<Map>> {
+        if self.alone {
+            return Ok(None);
+        }
         let (host, deadline) = (self.host, self.deadline);
         let paths: Vec<Whole> = disks.iter().map(|disk| disk.disk.clone()).collect();
         let join = Join { host, wwid, paths: &paths, deadline };
