@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hawser_core::attach::{
-    Attach, AttachRecord, AttachState, Attached, Detach, Encryption, EncryptionFormat, Identity,
+    Attach, AttachRecord, AttachState, Attached, Encryption, EncryptionFormat, Identity,
 };
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Result};
@@ -27,6 +27,8 @@ use serde_json::json;
 
 use super::error::LayerError;
 use crate::shared::digest;
+use crate::shared::flush::{self, Top};
+use crate::shared::multipath::Map;
 use crate::shared::release::Failures;
 use crate::shared::wait::Deadline;
 
@@ -44,27 +46,21 @@ const BUSY: i32 = 5;
 /// The clear side of one volume.
 pub(super) struct Clear {
     name: String,
-    /// The device below, where it is known.
+    /// The device that has to be below, where there is one.
     plain: Option<PathBuf>,
     identity: Option<Identity>,
 }
 
 impl Clear {
-    /// The clear side of a volume whose device is known.
-    pub(super) fn of(info: &ConnectionInfo, plain: &Attached) -> Self {
-        Self {
-            plain: Some(plain.path().to_owned()),
-            identity: plain.identity().cloned(),
-            ..Self::of_info(info)
-        }
-    }
-
-    /// The clear side by what the volume is connected with; the identity, which may be learnt
-    /// later, does not count.
-    pub(super) fn of_info(info: &ConnectionInfo) -> Self {
+    /// The clear side of a volume, by what it is connected with and the device that is there for it
+    /// now. The identity, which may be learnt later, is no part of the name.
+    pub(super) fn of(info: &ConnectionInfo, plain: Option<&Attached>) -> Self {
         let what = json!([info.protocol.as_str(), info.data]);
-        let name = format!("hawser-crypt-{}", digest::short(what.to_string().as_bytes()));
-        Self { name, plain: None, identity: None }
+        Self {
+            name: format!("hawser-crypt-{}", digest::short(what.to_string().as_bytes())),
+            plain: plain.map(|plain| plain.path().to_owned()),
+            identity: plain.and_then(Attached::identity).cloned(),
+        }
     }
 
     fn node(&self) -> PathBuf {
@@ -92,14 +88,16 @@ impl Clear {
         Ok(self.folder(host)?.is_some())
     }
 
-    /// Refuses a map that is not LUKS over exactly our device.
-    fn check(&self, host: &dyn Host) -> Result<()> {
-        let (Some(folder), Some(plain)) = (self.folder(host)?, &self.plain) else { return Ok(()) };
+    /// Refuses a map that is not LUKS over exactly our device. Where the device is gone nothing can
+    /// be compared with it, and the map must be LUKS all the same.
+    pub(super) fn check(&self, host: &dyn Host) -> Result<()> {
+        let Some(folder) = self.folder(host)? else { return Ok(()) };
+        self.check_kind(host, &folder)?;
+        let Some(plain) = &self.plain else { return Ok(()) };
         let files = host.files();
-        let uuid = files.read_text(&folder.join("dm/uuid"))?.unwrap_or_default();
         let slaves = files.list(&folder.join("slaves"))?;
         let wanted = files.device_number(plain)?;
-        let mut right = uuid.starts_with("CRYPT-LUKS") && slaves.len() == 1 && wanted.is_some();
+        let mut right = slaves.len() == 1 && wanted.is_some();
         for slave in &slaves {
             let text = files.read_text(&folder.join("slaves").join(slave).join("dev"))?;
             right &= text == wanted.map(|(major, minor)| format!("{major}:{minor}"));
@@ -110,6 +108,24 @@ impl Clear {
         let found = if slaves.is_empty() { "nothing".into() } else { slaves.join(", ") };
         let (name, device) = (self.name.clone(), plain.clone());
         Err(LayerError::OtherDevice { name, device, found }.into())
+    }
+
+    /// Refuses a map of our name that is not LUKS.
+    fn check_kind(&self, host: &dyn Host, folder: &Path) -> Result<()> {
+        let uuid = host.files().read_text(&folder.join("dm/uuid"))?.unwrap_or_default();
+        if uuid.starts_with("CRYPT-LUKS") {
+            return Ok(());
+        }
+        Err(LayerError::NotLuks { name: self.name.clone() }.into())
+    }
+
+    /// The map of several paths that the clear side stands on, where it is one.
+    fn map_below(&self, host: &dyn Host, folder: &Path) -> Result<Option<Map>> {
+        let slaves = host.files().list(&folder.join("slaves"))?;
+        match slaves.as_slice() {
+            [below] => Map::of_disk(host.files(), below),
+            _ => Ok(None),
+        }
     }
 
     /// Opens the device, or finds it open; makes a header where that was asked for and may be done.
@@ -187,23 +203,37 @@ impl Clear {
         done(output, || format!("making an encryption header on {}", plain.display()))
     }
 
-    /// Writes out what is cached for the clear side and closes it.
+    /// Writes out what is cached for the clear side and closes it. By force also one that stands on
+    /// another device than the volume is now, as it does after the device went and came back: it
+    /// could never be closed otherwise.
     pub(super) async fn close(
         &self,
         host: &dyn Host,
-        detach: &Detach,
+        force: bool,
+        failures: &mut Failures<'_>,
         deadline: Deadline,
     ) -> Result<()> {
-        self.check(host)?;
-        let mut failures = Failures::new(detach);
-        failures.flush(host, &self.node(), deadline).await?;
+        let Some(folder) = self.folder(host)? else { return Ok(()) };
+        if force {
+            self.check_kind(host, &folder)?;
+        } else {
+            self.check(host)?;
+        }
+        let node = self.node();
+        match self.map_below(host, &folder)? {
+            // Its paths decide whether a flush ends, and by force it must not wait for one: what
+            // waits keeps the clear side open.
+            Some(map) => {
+                flush::flush(host, Top::Above(&node, &map), force, failures, deadline).await?;
+            }
+            None => failures.flush(host, &node, deadline).await?,
+        }
         let output = run(host, &cryptsetup(deadline).arg("close").arg(&self.name)).await?;
         match output.code {
-            Some(0 | NO_DEVICE) => {}
-            Some(BUSY) => return Err(LayerError::Busy { device: self.node() }.into()),
-            Some(_) | None => done(output, || format!("closing {}", self.name))?,
+            Some(0 | NO_DEVICE) => Ok(()),
+            Some(BUSY) => Err(LayerError::Busy { device: node }.into()),
+            Some(_) | None => done(output, || format!("closing {}", self.name)),
         }
-        failures.answer(&format!("closing {}", self.name)).map(|_| ())
     }
 
     /// Makes the clear side as large as the device below.

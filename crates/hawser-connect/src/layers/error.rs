@@ -31,6 +31,13 @@ pub(super) enum LayerError {
          exchanged: close it by hand after you have looked", device.display()
     )]
     OtherDevice { name: String, device: PathBuf, found: String },
+    #[error(
+        "{name} is open and is not LUKS; somebody else made it: close it by hand after you have \
+         looked"
+    )]
+    NotLuks { name: String },
+    #[error("the volume is encrypted, and its device is not open: connect it again")]
+    NotOpen,
     #[error("{attempt}")]
     Tool { attempt: String, source: ToolFailed },
     #[error("cryptsetup cannot be run; install cryptsetup")]
@@ -62,6 +69,8 @@ impl Classify for LayerError {
             Self::NotEncrypted { .. }
             | Self::Blank { .. }
             | Self::OtherDevice { .. }
+            | Self::NotLuks { .. }
+            | Self::NotOpen
             | Self::Reserved { .. }
             | Self::NotAlone { .. } => Kind::Precondition,
             Self::Tool { .. } => Kind::Unavailable,
@@ -83,6 +92,8 @@ impl Classify for LayerError {
             | Self::NotEncrypted { .. }
             | Self::Blank { .. }
             | Self::OtherDevice { .. }
+            | Self::NotLuks { .. }
+            | Self::NotOpen
             | Self::Tool { .. }
             | Self::Busy { .. }
             | Self::Reserved { .. }
@@ -96,12 +107,14 @@ impl Classify for LayerError {
             Self::NoBlock { .. } => Some(Reason::EncryptionUnsupported),
             Self::NoKey | Self::NoReservationKey => Some(Reason::InvalidParameters),
             Self::WrongKey { .. } => Some(Reason::WrongKey),
-            Self::NotEncrypted { .. } | Self::OtherDevice { .. } => Some(Reason::IdentityMismatch),
+            Self::NotEncrypted { .. } | Self::OtherDevice { .. } | Self::NotLuks { .. } => {
+                Some(Reason::IdentityMismatch)
+            }
             Self::NoCryptsetup { .. } => Some(Reason::ToolOrModuleMissing),
             Self::Busy { .. } => Some(Reason::DeviceBusy),
             Self::Reserved { .. } | Self::NotAlone { .. } => Some(Reason::Reserved),
             Self::Undo { source, .. } => source.reason(),
-            Self::Blank { .. } | Self::Tool { .. } | Self::Kernel { .. } => None,
+            Self::Blank { .. } | Self::NotOpen | Self::Tool { .. } | Self::Kernel { .. } => None,
         }
     }
 }

@@ -8,7 +8,9 @@ mod crypt;
 mod error;
 mod reserve;
 
-use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
+use std::path::Path;
+
+use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, SingleWriter};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::{Connector, Host};
@@ -16,7 +18,13 @@ use hawser_core::{ByteSize, Change, Outcome};
 
 use self::crypt::Clear;
 use self::error::LayerError;
+use crate::shared::flush::{self, Top};
+use crate::shared::multipath::Map;
+use crate::shared::release::Failures;
 use crate::shared::wait::Deadline;
+
+/// What failed, where several things did.
+const DETACH: &str = "detaching the volume";
 
 /// A connector with both layers on top.
 #[derive(Clone, Copy)]
@@ -66,7 +74,7 @@ impl Layered<'_> {
             let top = plain.clone();
             return Ok(if made { Change::Made(top) } else { Change::Already(top) });
         };
-        let clear = Clear::of(info, plain);
+        let clear = Clear::of(info, Some(plain));
         let opened = clear.open(host, info, encryption, attach.read_only, deadline).await;
         match opened {
             Ok(change) => Ok(if made { Change::Made(change.into_inner()) } else { change }),
@@ -95,79 +103,93 @@ impl Layered<'_> {
         with_undo(error, undone.map(|_| ()))
     }
 
-    /// Closes, gives back and disconnects.
+    /// Closes, gives back and disconnects. By force it goes on past what fails, down to the last
+    /// path, and tells it at the end.
     pub(crate) async fn disconnect(
         &self,
         host: &dyn Host,
         record: &AttachRecord,
         detach: &Detach,
     ) -> Result<Change<()>> {
-        let clear = Clear::of_info(&record.info);
-        let there = clear.is_there(host)?;
+        let there = Clear::of(&record.info, None).is_there(host)?;
         if record.attach.encryption.is_none() && record.attach.reservation.is_none() && !there {
             return self.0.disconnect(host, record, detach).await;
         }
         let deadline = Deadline::after(detach.deadline);
-        let mut closed = false;
-        if there {
-            clear.close(host, detach, deadline).await?;
-            closed = true;
-        }
+        let mut failures = Failures::new(detach);
         let plain = match self.0.lookup(host, &record.info).await {
             Ok(plain) => plain,
             Err(_) if detach.force => None,
             Err(error) => return Err(error),
         };
-        if let (Some(writer), Some(Attached::Block { device, .. })) =
-            (&record.attach.reservation, &plain)
-        {
-            match reserve::give_back(host, device, writer.key).await {
-                Ok(_) => {}
-                Err(error) if detach.force => {
-                    tracing::warn!(error = %error.sentence(), "the reservation stays at the device");
+        let clear = Clear::of(&record.info, plain.as_ref());
+        if let Err(error) = clear.close(host, detach.force, &mut failures, deadline).await {
+            return Err(failures.end(DETACH, error));
+        }
+        let reserved = match (&record.attach.reservation, &plain) {
+            (Some(writer), Some(Attached::Block { device, .. })) => Some((writer.key, device)),
+            _ => None,
+        };
+        if let Some((key, device)) = reserved {
+            give_back(host, device, key, detach, &mut failures, deadline).await?;
+        }
+        let below = AttachRecord { attached: plain.clone(), ..record.clone() };
+        match self.0.disconnect(host, &below, detach).await {
+            Ok(_) if there || !failures.is_empty() => failures.answer(DETACH),
+            Ok(change) => Ok(change),
+            Err(error) => {
+                if let Some((key, device)) = reserved
+                    && !detach.force
+                {
+                    take_again(host, device, key).await;
                 }
-                Err(error) => return Err(error),
+                Err(failures.end(DETACH, error))
             }
         }
-        let below = AttachRecord { attached: plain, ..record.clone() };
-        let change = self.0.disconnect(host, &below, detach).await?;
-        Ok(if closed { Change::Made(()) } else { change })
     }
 
     /// Makes every layer see the new size, and answers the size of the top one.
     pub(crate) async fn extend(&self, host: &dyn Host, record: &AttachRecord) -> Result<ByteSize> {
-        let clear = Clear::of_info(&record.info);
-        if !clear.is_there(host)? {
+        if !Clear::of(&record.info, None).is_there(host)? {
+            if record.attach.encryption.is_some() {
+                return Err(LayerError::NotOpen.into());
+            }
             return self.0.extend(host, record).await;
         }
         let plain = self.0.lookup(host, &record.info).await?;
+        let clear = Clear::of(&record.info, plain.as_ref());
+        clear.check(host)?;
         let below = AttachRecord { attached: plain, ..record.clone() };
         self.0.extend(host, &below).await?;
         clear.extend(host).await
     }
 
-    /// What is attached now: the clear side where the device is open.
+    /// What is attached now: the clear side where the device is open. The raw device of a volume
+    /// that was attached as an encrypted one is never answered: whoever gets it writes plain text.
     pub(crate) async fn lookup(
         &self,
         host: &dyn Host,
         info: &ConnectionInfo,
+        attach: Option<&Attach>,
     ) -> Result<Option<Attached>> {
         let Some(plain) = self.0.lookup(host, info).await? else { return Ok(None) };
-        let clear = Clear::of(info, &plain);
+        let clear = Clear::of(info, Some(&plain));
         if !clear.is_there(host)? {
-            return Ok(Some(plain));
+            let encrypted = attach.is_some_and(|attach| attach.encryption.is_some());
+            return Ok((!encrypted).then_some(plain));
         }
+        clear.check(host)?;
         clear.describe(host).await.map(Some)
     }
 
     /// Whether every layer works.
     pub(crate) async fn health(&self, host: &dyn Host, record: &AttachRecord) -> Result<Health> {
-        let clear = Clear::of_info(&record.info);
-        let open = clear.is_there(host)?;
+        let open = Clear::of(&record.info, None).is_there(host)?;
         if record.attach.encryption.is_some() && !open {
-            return Ok(Health::bad("the encrypted device is not open"));
+            return Ok(Health::bad(LayerError::NotOpen.to_string()));
         }
         let plain = self.0.lookup(host, &record.info).await?;
+        Clear::of(&record.info, plain.as_ref()).check(host)?;
         if let (Some(writer), Some(Attached::Block { device, .. })) =
             (&record.attach.reservation, &plain)
             && let Some(problem) = reserve::problem(host, device, writer.key).await?
@@ -177,6 +199,39 @@ impl Layered<'_> {
         let below = AttachRecord { attached: plain, ..record.clone() };
         let health = if open || record.attach.reservation.is_some() { &below } else { record };
         self.0.health(host, health).await
+    }
+}
+
+/// Writes out what is cached for a device while this host may write to it, and gives the right back.
+async fn give_back(
+    host: &dyn Host,
+    device: &Path,
+    key: u64,
+    detach: &Detach,
+    failures: &mut Failures<'_>,
+    deadline: Deadline,
+) -> Result<()> {
+    match Map::of_node(host.files(), device)? {
+        Some(map) => {
+            flush::flush(host, Top::Map(&map), detach.force, failures, deadline).await?;
+        }
+        None => failures.flush(host, device, deadline).await?,
+    }
+    match reserve::give_back(host, device, key).await {
+        Ok(_) => Ok(()),
+        Err(error) if detach.force => {
+            tracing::warn!(error = %error.sentence(), "the reservation stays at the device");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The device stays, for example because somebody has it open: then nobody else may write to it.
+async fn take_again(host: &dyn Host, device: &Path, key: u64) {
+    let writer = SingleWriter { key, preempt: false };
+    if let Err(error) = reserve::take(host, device, writer).await {
+        tracing::warn!(error = %error.sentence(), "the device stays without its reservation");
     }
 }
 

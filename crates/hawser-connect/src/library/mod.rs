@@ -135,16 +135,13 @@ impl Library for NodeHalf {
 
     async fn lookup(&self, volume: &VolumeKey) -> Result<Option<DeviceInfo>> {
         let key = self.key(volume).await?;
-        let known = self.record(&key.publication).await?.map(|record| record.info);
-        let info = match (known, volume) {
-            (Some(info), _) => info,
-            (None, VolumeKey::Info(info)) => info.clone(),
+        let record = self.record(&key.publication).await?;
+        let (info, found) = match (&record, volume) {
+            (Some(record), _) => (&record.info, self.find_recorded(record).await?),
+            (None, VolumeKey::Info(info)) => (info, self.find(info).await?),
             (None, VolumeKey::Volume(_)) => return Ok(None),
         };
-        match self.find(&info).await? {
-            Some(attached) => Ok(Some(self.describe_device(&key, &info, &attached)?)),
-            None => Ok(None),
-        }
+        found.map(|attached| self.describe_device(&key, info, &attached)).transpose()
     }
 
     async fn connectors(&self) -> Result<Vec<ConnectorStatus>> {

@@ -40,9 +40,14 @@ impl NodeHalf {
         self.attached(id).await
     }
 
-    /// What is attached for this information now, recorded or not.
+    /// What is attached for a record now.
+    pub(crate) async fn find_recorded(&self, record: &AttachRecord) -> Result<Option<Attached>> {
+        self.lookup(record).await
+    }
+
+    /// What is attached for this information now, without a record that says how.
     pub(crate) async fn find(&self, info: &ConnectionInfo) -> Result<Option<Attached>> {
-        self.connectors.get(&info.protocol)?.lookup(self.host.as_ref(), info).await
+        self.connectors.get(&info.protocol)?.lookup(self.host.as_ref(), info, None).await
     }
 
     /// Detaches a volume that may have no record: whoever attached it, or a crash, may have lost it.

@@ -82,7 +82,8 @@ impl NodeHalf {
     pub(super) async fn lookup(&self, record: &AttachRecord) -> Result<Option<Attached>> {
         let connector = self.connectors.get(&record.info.protocol)?;
         let attempt = || format!("looking up volume {} on this host", record.volume);
-        connector.lookup(self.host.as_ref(), &record.info).await.context(attempt)
+        let attach = Some(&record.attach);
+        connector.lookup(self.host.as_ref(), &record.info, attach).await.context(attempt)
     }
 }
 

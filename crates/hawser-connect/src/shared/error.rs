@@ -164,10 +164,12 @@ impl Classify for AttachError {
             Self::NotRemoved { .. } => Some(Reason::NotRemoved),
             Self::PathsDown { .. } => Some(Reason::PathsDown),
             Self::Deadline { .. } => Some(Reason::HostTimeout),
-            Self::Several { failures, .. } => match failures.as_slice() {
-                [one] => one.reason(),
-                _ => Some(Reason::Several),
-            },
+            Self::Several { failures, .. } => {
+                let mut reasons = failures.iter().map(Error::reason);
+                let first = reasons.next().flatten();
+                let alike = failures.len() == 1 || first.is_some() && reasons.all(|r| r == first);
+                if alike { first } else { Some(Reason::Several) }
+            }
             Self::NotAttached { .. } | Self::Tool { .. } | Self::Kernel { .. } => None,
         }
     }

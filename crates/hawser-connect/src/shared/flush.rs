@@ -7,6 +7,7 @@
 //!   answers success all the same: so only the flush of a descriptor that was open before counts;
 //! - paths below a map are not flushed: their map's flush is enough, and a dead one would fail.
 
+use std::path::Path;
 use std::time::Duration;
 
 use hawser_core::error::Result;
@@ -32,6 +33,8 @@ pub(crate) enum Top<'a> {
     Disk(&'a Whole),
     /// A map of several.
     Map(&'a Map),
+    /// What stands on such a map, by its node: the clear side of an encrypted volume.
+    Above(&'a Path, &'a Map),
 }
 
 /// Writes out what is cached for a volume. Without force any failure ends the detach with nothing
@@ -44,11 +47,11 @@ pub(crate) async fn flush(
     failures: &mut Failures<'_>,
     deadline: Deadline,
 ) -> Result<()> {
-    let map = match top {
+    let (device, map) = match top {
         Top::Disk(disk) => return failures.flush(host, &disk.node, deadline).await,
-        Top::Map(map) => map,
+        Top::Map(map) => (map.disk.node.clone(), map),
+        Top::Above(node, map) => (node.to_path_buf(), map),
     };
-    let device = map.disk.node.clone();
     let has_path = has_path(host, map, deadline).await?;
     if !has_path && !force {
         return failures.take(AttachError::NoPath { device });

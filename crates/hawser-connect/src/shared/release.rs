@@ -76,6 +76,15 @@ impl<'a> Failures<'a> {
         self.met.is_empty()
     }
 
+    /// The answer of a detach that ends here, whatever was asked for: what failed before is told too.
+    pub(crate) fn end(mut self, what: &str, error: Error) -> Error {
+        if self.met.is_empty() {
+            return error;
+        }
+        self.met.push(error);
+        AttachError::Several { what: what.to_owned(), failures: self.met }.into()
+    }
+
     /// The answer of the whole detach.
     pub(crate) fn answer(mut self, what: &str) -> Result<Change<()>> {
         if self.met.is_empty() {
@@ -122,6 +131,17 @@ mod tests {
         let said = failures.answer("detaching v1").unwrap_err().sentence();
 
         assert!(said.contains("one") && said.contains("two"), "{said}");
+    }
+
+    #[test]
+    fn what_ends_a_detach_is_no_success_whatever_is_ignored() {
+        let detach = Detach { force: true, ignore_errors: true, ..Detach::default() };
+        let mut failures = Failures::new(&detach);
+        failures.take(failure("one")).unwrap();
+
+        let said = failures.end("detaching v1", failure("in use")).sentence();
+
+        assert!(said.contains("one") && said.contains("in use"), "{said}");
     }
 
     #[test]

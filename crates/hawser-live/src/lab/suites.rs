@@ -23,7 +23,7 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_iser", Set::Full, minutes(5)),
     Suite::new("vm_fc", Set::Full, minutes(12)),
     Suite::new("vm_lio", Set::Full, minutes(4)).scratch(1, 256),
-    Suite::new("vm_layers", Set::Full, minutes(8)),
+    Suite::new("vm_layers", Set::Full, minutes(12)),
     Suite::new("vm_library", Set::Full, minutes(10)).examples(&["attach"]).stage(callers),
     Suite::new("vm_nfs", Set::Core, minutes(8)),
     Suite::new("vm_nbd", Set::Core, minutes(6)),

@@ -46,6 +46,16 @@ impl Map {
         }))
     }
 
+    /// The map behind a node, links followed; `None` for every other device.
+    pub(crate) fn of_node(files: &dyn Files, node: &Path) -> Result<Option<Self>> {
+        let Some((major, minor)) = files.device_number(node)? else { return Ok(None) };
+        let folder = files.resolve(Path::new(&format!("/sys/dev/block/{major}:{minor}")))?;
+        match folder.as_deref().and_then(Path::file_name).and_then(|name| name.to_str()) {
+            Some(name) => Self::of_disk(files, name),
+            None => Ok(None),
+        }
+    }
+
     /// The map that a path belongs to.
     pub(crate) fn above(files: &dyn Files, path: &Whole) -> Result<Option<Self>> {
         for holder in files.list(&path.folder().join("holders"))? {

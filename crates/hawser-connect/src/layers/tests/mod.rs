@@ -1,0 +1,2 @@
+mod crypt;
+mod reserve;
