@@ -30,10 +30,10 @@ fn rig(multipath: Multipath, find: Option<FindMultipaths>) -> ConnectorRig {
     if let Some(find) = find {
         host.kernel().multipathd(find);
     }
-    let serde_json::Value::Object(data) = json!({ "addresses": ["3:0:0:1", "4:0:0:1"] }) else {
-        unreachable!()
-    };
-    let identity = Some(Identity::new("wwid", format!("3{NAA}")));
+    let wwid = format!("3{NAA}");
+    let data = json!({ "addresses": ["3:0:0:1", "4:0:0:1"], "wwid": wwid });
+    let serde_json::Value::Object(data) = data else { unreachable!() };
+    let identity = Some(Identity::new("wwid", wwid));
     let info = ConnectionInfo::new(Protocol::new("SAMPLE"), data, identity);
     let mut rig = ConnectorRig::new(&Sample, host, info, ())
         .on_swap(move |_| target.show(1, &other))

@@ -45,7 +45,10 @@ fn read(info: &ConnectionInfo) -> Result<Volume> {
     let list = info.data.get("addresses").and_then(|value| value.as_array());
     let list = list.ok_or_else(|| Error::new(Kind::Invalid, "addresses are missing"))?;
     let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
-    let identity = info.identity.clone().ok_or_else(|| Error::new(Kind::Invalid, "no identity"))?;
+    // The data names the volume too, for a caller who does not say who it must be.
+    let named = info.data.get("wwid").and_then(text).map(|wwid| Identity::new("wwid", wwid));
+    let identity = info.identity.clone().or(named);
+    let identity = identity.ok_or_else(|| Error::new(Kind::Invalid, "no identity"))?;
     let addresses = list.iter().filter_map(text).collect();
     Ok(Volume { addresses, wwid: identity.value.clone(), identity })
 }
