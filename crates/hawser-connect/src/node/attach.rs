@@ -11,7 +11,7 @@ use super::error::{NodeError, with_undo};
 use super::locks::{volume_lock, within};
 use super::record::{Unknown, check_identity, expected, remember_identity};
 use super::same::{continued, with_wishes};
-use super::table;
+use super::{share, table};
 use crate::layers::Layered;
 use crate::shared::wait::Deadline;
 
@@ -127,8 +127,9 @@ impl NodeHalf {
         if let Some((path, why)) = registered.unreadable.into_iter().next() {
             return Err(NodeError::JournalUnreadable { path, why }.into());
         }
+        let connector = self.connectors.get(&work.info.protocol)?.0;
         for other in &registered.records {
-            check_alone(other, work, &boot_id)?;
+            share::check(connector, other, work, &boot_id)?;
         }
         let mut record = AttachRecord {
             publication: work.publication.clone(),
@@ -202,26 +203,5 @@ fn check_platform(info: &ConnectorInfo, machine: &str) -> Result<(), NodeError> 
         protocol: info.protocols.join(" and "),
         platform: platform.as_str(),
         others: names.join(", "),
-    })
-}
-
-/// Refuses a second attachment of a volume when either of the two can write.
-fn check_alone(other: &AttachRecord, work: &AttachWork, boot_id: &str) -> Result<(), NodeError> {
-    let another = other.volume == work.volume && other.publication != work.publication;
-    // The device of an earlier boot is gone, and whoever attaches it again comes through here.
-    let there = another && other.boot_id == boot_id;
-    if !there || (other.attach.read_only && work.attach.read_only) {
-        return Ok(());
-    }
-    let word = |read_only| if read_only { "read-only" } else { "writable" };
-    Err(NodeError::AnotherWriter {
-        volume: work.volume.clone(),
-        other: other.publication.clone(),
-        instance: other.instance.to_string(),
-        there: match other.attach.read_only {
-            true => "attached read-only",
-            false => "attached writable",
-        },
-        wanted: word(work.attach.read_only),
     })
 }

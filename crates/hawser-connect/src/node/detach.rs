@@ -8,6 +8,7 @@ use hawser_core::{Change, Outcome, Result};
 
 use super::NodeHalf;
 use super::error::{NodeError, with_undo};
+use super::locks::{volume_lock, within};
 use super::record::{Unknown, check_identity, expected};
 use super::table;
 use crate::shared::wait::Deadline;
@@ -32,6 +33,14 @@ impl NodeHalf {
     /// The caller is alone with the publication.
     pub(super) async fn detach_record(&self, record: AttachRecord, detach: &Detach) -> Result<()> {
         let connector = self.connectors.get(&record.info.protocol)?;
+        let deadline = Deadline::after(detach.deadline);
+        let lock = volume_lock(&record.volume);
+        let what = || format!("volume {}", record.volume);
+        let volume = within(deadline, what, self.registry.lock(&lock)).await?;
+        let sharers = self.sharers(&record).await?;
+        if sharers.there {
+            return self.leave_to_others(&record).await;
+        }
         self.check_unmounted(&record).await?;
         self.check_right_device(&record, detach).await?;
         for mount in record.mounts.iter().filter(|mount| mount.made_target) {
@@ -42,6 +51,8 @@ impl NodeHalf {
         leaving.mounts.clear();
         leaving.frozen = None;
         self.registry.put(&leaving).await?;
+        // From here the record says that it is going, which keeps others away.
+        drop((sharers, volume));
         if let Err(error) = connector.disconnect(self.host.as_ref(), &leaving, detach).await {
             if error.is_unknown() || record.state == AttachState::Detaching {
                 return Err(error);

@@ -46,6 +46,16 @@ pub(super) enum NodeError {
     },
 
     #[error(
+        "volume {volume} is {state} on this host by {other}: repeat when that is through; see `hawser doctor` if it never is"
+    )]
+    BetweenStates { volume: VolumeId, other: PublicationId, state: &'static str },
+
+    #[error(
+        "what {volume} is addressed by is attached on this host as {other_volume} by {other}: detach that first, or use its name"
+    )]
+    OtherName { volume: VolumeId, other_volume: VolumeId, other: PublicationId },
+
+    #[error(
         "other work on {what} has not ended within {} s, and nothing was done: repeat when it is through",
         limit.as_secs_f64()
     )]
@@ -166,6 +176,7 @@ impl Classify for NodeError {
             Self::AttachedOtherwise { .. } | Self::MountedOtherwise { .. } => Kind::Exists,
             Self::NotAttached { .. }
             | Self::AnotherWriter { .. }
+            | Self::OtherName { .. }
             | Self::JournalUnreadable { .. }
             | Self::WrongIdentity { .. }
             | Self::Moved { .. }
@@ -181,6 +192,7 @@ impl Classify for NodeError {
             | Self::Stranger { .. }
             | Self::TooSmall { .. } => Kind::Precondition,
             Self::StillMounted { .. }
+            | Self::BetweenStates { .. }
             | Self::OtherWork { .. }
             | Self::MountedAgain { .. }
             | Self::Frozen
@@ -204,6 +216,8 @@ impl Classify for NodeError {
             | Self::NotAttached { .. }
             | Self::AttachedOtherwise { .. }
             | Self::AnotherWriter { .. }
+            | Self::BetweenStates { .. }
+            | Self::OtherName { .. }
             | Self::OtherWork { .. }
             | Self::JournalUnreadable { .. }
             | Self::WrongIdentity { .. }
@@ -236,9 +250,11 @@ impl Classify for NodeError {
                 Some(Reason::UnsupportedProtocol)
             }
             Self::WrongIdentity { .. } => Some(Reason::IdentityMismatch),
-            Self::StillMounted { .. } | Self::MountedAgain { .. } | Self::AnotherWriter { .. } => {
-                Some(Reason::DeviceBusy)
-            }
+            Self::StillMounted { .. }
+            | Self::MountedAgain { .. }
+            | Self::AnotherWriter { .. }
+            | Self::BetweenStates { .. }
+            | Self::OtherName { .. } => Some(Reason::DeviceBusy),
             Self::AttachedOtherwise { .. } => Some(Reason::InvalidParameters),
             Self::OtherWork { .. } => Some(Reason::HostTimeout),
             Self::Undo { source, .. } => source.reason(),

@@ -19,6 +19,7 @@ mod mount;
 mod outside;
 mod record;
 mod same;
+mod share;
 mod survey;
 mod table;
 #[cfg(test)]

@@ -32,10 +32,7 @@ pub(super) fn continued(
 ) -> Result<AttachWork> {
     // Nothing of an earlier boot is left to differ from, but the volume stays what it was.
     let of_this_boot = record.boot_id == boot_id;
-    if let Some((what, there, wanted)) = difference(connector, record, &work, of_this_boot)? {
-        let publication = work.publication;
-        return Err(NodeError::AttachedOtherwise { publication, what, there, wanted }.into());
-    }
+    refuse_difference(connector, record, &work, of_this_boot)?;
     if !of_this_boot {
         return Ok(work);
     }
@@ -45,6 +42,22 @@ pub(super) fn continued(
     let ConnectionInfo { secrets, identity, .. } = info;
     let info = ConnectionInfo { secrets, identity, ..record.info.clone() };
     Ok(AttachWork { publication, volume, info, attach })
+}
+
+/// Refuses work on what is attached otherwise, with both values.
+pub(super) fn refuse_difference(
+    connector: &dyn Connector,
+    record: &AttachRecord,
+    work: &AttachWork,
+    of_this_boot: bool,
+) -> Result<()> {
+    match difference(connector, record, work, of_this_boot)? {
+        None => Ok(()),
+        Some((what, there, wanted)) => {
+            let publication = record.publication.clone();
+            Err(NodeError::AttachedOtherwise { publication, what, there, wanted }.into())
+        }
+    }
 }
 
 /// What differs, with both values.

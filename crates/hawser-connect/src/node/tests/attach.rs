@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use hawser_core::attach::{AttachState, Attached, Detach, Identity};
 use hawser_core::id::PublicationId;
-use hawser_core::port::Node;
+use hawser_core::port::{Node, Registry};
 use hawser_core::{Change, Error, Kind, Outcome};
 use tokio::time::timeout;
 
@@ -98,6 +98,76 @@ async fn readers_share_a_volume_and_keep_writers_out() {
     writer.publication = PublicationId::generate();
 
     refused(rig.node.attach(&writer).await, Kind::Precondition, &["a writer must be alone"]);
+}
+
+#[tokio::test]
+async fn the_last_reader_takes_the_device_away() {
+    let rig = Rig::new();
+    let (mut first, mut second) = (rig.attach_work(), rig.attach_work());
+    second.publication = PublicationId::generate();
+    (first.attach.read_only, second.attach.read_only) = (true, true);
+    rig.node.attach(&first).await.unwrap();
+    rig.stranger().attach(&second).await.unwrap();
+
+    rig.node.detach(&first.publication, &Detach::default()).await.unwrap();
+    assert_eq!(rig.host.snapshot().loops.len(), 1, "the second reader still has it");
+    assert!(rig.record().is_none());
+
+    rig.stranger().detach(&second.publication, &Detach::default()).await.unwrap();
+    assert!(rig.host.snapshot().loops.is_empty());
+}
+
+#[tokio::test]
+async fn readers_of_one_volume_ask_for_the_same() {
+    let rig = Rig::new();
+    let (mut first, mut second) = (rig.attach_work(), rig.attach_work());
+    second.publication = PublicationId::generate();
+    second.info.data.insert("mark".into(), "another".into());
+    (first.attach.read_only, second.attach.read_only) = (true, true);
+    rig.node.attach(&first).await.unwrap();
+
+    refused(rig.node.attach(&second).await, Kind::Exists, &["another", rig.publication.as_str()]);
+}
+
+#[tokio::test]
+async fn a_reader_waits_for_one_that_comes_or_goes() {
+    let rig = Rig::new();
+    let (mut first, mut second) = (rig.attach_work(), rig.attach_work());
+    second.publication = PublicationId::generate();
+    (first.attach.read_only, second.attach.read_only) = (true, true);
+    rig.node.attach(&first).await.unwrap();
+    rig.node.attach(&second).await.unwrap();
+
+    rig.registry.edit(&second.publication, |record| record.state = AttachState::Detaching);
+    let mut third = first.clone();
+    third.publication = PublicationId::generate();
+    refused(rig.node.attach(&third).await, Kind::Busy, &["being detached"]);
+
+    rig.registry.edit(&second.publication, |record| record.state = AttachState::Intent);
+    let lock = format!("publication/{}", second.publication);
+    let working = rig.registry.lock(&lock).await.unwrap();
+    let leave = rig.node.detach(&first.publication, &Detach::default()).await;
+    refused(leave, Kind::Busy, &["being attached", second.publication.as_str()]);
+
+    drop(working);
+    rig.node.detach(&first.publication, &Detach::default()).await.unwrap();
+    assert!(rig.host.snapshot().loops.is_empty(), "nobody was at the other's attach any more");
+}
+
+#[tokio::test]
+async fn one_volume_under_two_names_is_refused() {
+    let rig = Rig::new().attached().await;
+    let mut second = rig.attach_work();
+    second.publication = PublicationId::generate();
+    second.volume = hawser_core::id::VolumeId::generate();
+    let words = [rig.volume.as_str(), rig.publication.as_str()];
+
+    refused(rig.node.attach(&second).await, Kind::Precondition, &words);
+
+    second.info.data.insert("file".into(), "/a/second/way".into());
+    second.info.identity = rig.record().unwrap().attached.unwrap().identity().cloned();
+    refused(rig.node.attach(&second).await, Kind::Precondition, &words);
+    assert!(rig.registry.record(&second.publication).is_none());
 }
 
 #[tokio::test]
