@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use hawser_core::Outcome;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
+use hawser_core::{Outcome, Reason};
 
 use super::admin::{self, Exit};
 use super::data::{Target, Transport};
@@ -23,6 +23,15 @@ const MESSAGE_LIMIT: Duration = Duration::from_secs(20);
 
 /// How long a session that is there may take to come up: iscsid's own limit, and some.
 const LOGIN_LIMIT: Duration = Duration::from_secs(20);
+
+/// What came of a login that somebody else had begun.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Finished {
+    /// There will be no session.
+    Failed,
+    /// There will be one, or iscsid is at it until its limit.
+    Open,
+}
 
 /// One volume that leaves.
 pub(super) struct Leave<'a> {
@@ -81,7 +90,7 @@ impl Leave<'_> {
             return Ok(sessions);
         }
         let seen = !sessions.is_empty();
-        if !seen && !self.finish_login(target).await? {
+        if !seen && self.finish_login(target).await? == Finished::Failed {
             return Session::of(files, target);
         }
         let settled = async || {
@@ -102,15 +111,22 @@ impl Leave<'_> {
     }
 
     /// Logs in once more: iscsid has one login per target, this one or the one that it is at
-    /// already. True when there will be a session.
-    async fn finish_login(&self, target: &Target) -> Result<bool> {
-        // Where nobody listens, no login ends well.
+    /// already.
+    async fn finish_login(&self, target: &Target) -> Result<Finished> {
         let can_ask = target.transport == Transport::Tcp && self.iface == "default";
-        if can_ask && probe::portal(&target.portal, self.deadline).await.is_err() {
-            return Ok(false);
+        if can_ask && let Err(error) = probe::portal(&target.portal, self.deadline).await {
+            // Where nobody listens, no login ends well. A silent portal may speak again while
+            // iscsid is still at it.
+            return Ok(match error.reason() == Some(Reason::PortalRefused) {
+                true => Finished::Failed,
+                false => Finished::Open,
+            });
         }
         let output = admin::login(self.host, target, self.iface, self.deadline).await?;
-        Ok(matches!(Exit::of(&output), Exit::Done | Exit::SessionExists))
+        Ok(match matches!(Exit::of(&output), Exit::Done | Exit::SessionExists) {
+            true => Finished::Open,
+            false => Finished::Failed,
+        })
     }
 
     /// Ends a session; its devices go with it.
