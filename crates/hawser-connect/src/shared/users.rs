@@ -18,8 +18,19 @@ use super::wait::{self, Deadline};
 const MOST: usize = 5;
 
 /// udev reads a device after each event, and multipathd looks whether it is a path; they are no
-/// users, and gone within a moment.
-const UDEV: [&str; 4] = ["(udev-worker)", "systemd-udevd", "udevd", "multipathd"];
+/// users. Nor are the programs of udev's rules that only look: one whose worker has just ended has
+/// no parent to be known by.
+const UDEV: [&str; 9] = [
+    "(udev-worker)",
+    "systemd-udevd",
+    "udevd",
+    "multipathd",
+    "multipath",
+    "scsi_id",
+    "sg_inq",
+    "blkid",
+    "kpartx",
+];
 
 /// How long udev may take to read a device.
 const UDEV_LIMIT: Duration = Duration::from_secs(5);
