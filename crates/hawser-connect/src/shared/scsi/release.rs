@@ -47,22 +47,37 @@ impl Release<'_> {
     /// failure ends it with the volume still usable.
     pub(crate) async fn top(&self, failures: &mut Failures<'_>) -> Result<()> {
         let (host, force, deadline) = (self.host, self.detach.force, self.deadline);
-        let map = self.map()?;
-        if let Some(map) = &map {
-            multipath::refuse_used(host, map, force, deadline).await?;
-        }
-        for disk in self.disks {
-            let own: Vec<String> = map.iter().map(|map| map.disk.name.clone()).collect();
-            let below = !own.is_empty() && is_held_by(host, &disk.disk, &own)?;
-            // multipathd has the paths of its maps open; who else looks at one is no user of the
-            // volume.
-            let pass = force || below;
-            users::refuse_users(host, &disk.disk, &own, pass, deadline).await?;
+        let mut map = self.map()?;
+        while let Err(error) = self.refuse_used(map.as_ref()).await {
+            // multipathd may put the paths together at this moment, as after an attach whose process
+            // died: what stands on them is the volume itself.
+            let now = self.map()?;
+            if now.is_none() || now == map || deadline.passed() {
+                return Err(error);
+            }
+            map = now;
         }
         let Some(map) = &map else { return self.flush_disks(failures).await };
         flush::flush(host, Top::Map(map), force, failures, deadline).await?;
         if let Err(error) = multipath::remove(host, map, deadline).await {
             failures.take(error)?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a volume that somebody uses, over its map or over a path.
+    async fn refuse_used(&self, map: Option<&Map>) -> Result<()> {
+        let (host, force, deadline) = (self.host, self.detach.force, self.deadline);
+        if let Some(map) = map {
+            multipath::refuse_used(host, map, force, deadline).await?;
+        }
+        let own: Vec<String> = map.iter().map(|map| map.disk.name.clone()).collect();
+        for disk in self.disks {
+            let below = !own.is_empty() && is_held_by(host, &disk.disk, &own)?;
+            // multipathd has the paths of its maps open; who else looks at one is no user of the
+            // volume.
+            let pass = force || below;
+            users::refuse_users(host, &disk.disk, &own, pass, deadline).await?;
         }
         Ok(())
     }
