@@ -1,5 +1,5 @@
-//! What goes wrong in the middle, over iSCSI: programs that are killed, targets and daemons that stop,
-//! and many attaches at once. Whatever happens, the next call finishes the job, and nothing is left.
+//! What goes wrong in the middle, over iSCSI: programs that are killed, daemons that stop, and many
+//! attaches at once. Whatever happens, the next call finishes the job, and nothing is left.
 //!
 //! Each test prints how many faults it tried and counts what was left. How programs are killed between
 //! two steps is said in `hawser_live::lab::guest::faults`.
@@ -12,5 +12,3 @@ mod daemons;
 mod kills;
 #[path = "vm_faults/many.rs"]
 mod many;
-#[path = "vm_faults/targets.rs"]
-mod targets;

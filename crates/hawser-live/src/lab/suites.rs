@@ -11,6 +11,7 @@ pub static SUITES: &[Suite] = &[
     Suite::new("vm_smoke", Set::Core, minutes(3)).scratch(2, 256),
     // The longest ones first: others run beside them.
     Suite::new("vm_faults", Set::Full, minutes(20)),
+    Suite::new("vm_targets", Set::Full, minutes(18)),
     Suite::new("vm_multipath", Set::Full, minutes(18)),
     Suite::new("vm_kernel", Set::Core, minutes(5)),
     Suite::new("vm_nvme_tcp", Set::Core, minutes(6)),

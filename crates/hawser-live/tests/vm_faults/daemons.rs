@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 use hawser_live::lab::guest::san::San;
 use hawser_live::lab::guest::{cmd, settle};
 
-use super::targets::Stage;
-use hawser_live::lab::guest::faults::{Asked, MAPS, TWO, Tally};
+use hawser_live::lab::guest::faults::{Asked, MAPS, Stage, TWO, Tally};
 
 /// A process that stands still while this lives.
 struct Still {
