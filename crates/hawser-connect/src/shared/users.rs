@@ -32,6 +32,9 @@ const UDEV: [&str; 9] = [
     "kpartx",
 ];
 
+/// How long a program may have a device open that only looks at it.
+const A_LOOK: Duration = Duration::from_millis(200);
+
 /// How long udev may take to read a device.
 const UDEV_LIMIT: Duration = Duration::from_secs(5);
 
@@ -139,10 +142,16 @@ pub(crate) async fn refuse_users(
         Ok((!only_us).then_some(found))
     })
     .await?;
-    let found = match settled {
+    let mut found = match settled {
         Some(found) => found,
         None => openers(&numbers).await,
     };
+    if !found.is_empty() {
+        // A program that only looked is gone in a moment; a user stays.
+        tokio::time::sleep(limit.left().min(A_LOOK)).await;
+        let now = openers(&numbers).await;
+        found.retain(|opener| now.contains(opener));
+    }
     match found.as_slice() {
         [] => Ok(()),
         found => Err(busy(disk, found.iter().take(MOST).map(Opener::words).collect())),
@@ -321,6 +330,10 @@ fn scan(proc: &Path, numbers: &[(u32, u32)]) -> Vec<Opener> {
         let Ok(descriptors) = fs::read_dir(process.path().join("fd")) else { continue };
         if descriptors.flatten().any(|descriptor| leads_to(&descriptor.path(), numbers)) {
             let program = name_of(&process.path());
+            // It ended while it was looked at.
+            if program.is_empty() {
+                continue;
+            }
             // A program of udev's rules, such as `multipath -u`, is udev's own.
             let parent = parent_of(&process.path()).map(|parent| name_of(&proc.join(parent)));
             let program = parent.filter(|its| UDEV.contains(&its.as_str())).unwrap_or(program);

@@ -30,6 +30,8 @@ pub(crate) async fn used_alone(
     for disk in disks {
         match users::refuse_users(host, &disk.disk, &[], false, deadline).await {
             Ok(()) => {}
+            // multipathd has put the paths together meanwhile: that is the map.
+            Err(_) if Map::above(host.files(), &disk.disk)?.is_some() => return Ok(None),
             Err(error) if error.kind() == Kind::Busy && multipath == Multipath::Wanted => {
                 tracing::warn!(error = %error.sentence(), "one path is used, and stays alone");
                 return Ok(Some(disk.clone()));
