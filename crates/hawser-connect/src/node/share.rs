@@ -62,8 +62,10 @@ fn refuse_other_name(
 ) -> Result<()> {
     let Some(Attached::Block { identity: there, .. }) = &other.attached else { return Ok(()) };
     let (info, wanted) = (&other.info, &work.info);
+    // A record whose data cannot be read is compared by its device alone: it must not keep every
+    // other volume from this host.
     let same_address = info.protocol == wanted.protocol
-        && canonical::fields(connector, info)? == canonical::fields(connector, wanted)?;
+        && canonical::fields(connector, info).ok() == Some(canonical::fields(connector, wanted)?);
     let same_device = wanted.identity.is_some() && wanted.identity == *there;
     if !same_address && !same_device {
         return Ok(());

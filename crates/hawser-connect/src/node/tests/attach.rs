@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use hawser_core::attach::{AttachState, Attached, Detach, Identity};
 use hawser_core::id::PublicationId;
+use hawser_core::port::node::AttachWork;
 use hawser_core::port::{Node, Registry};
 use hawser_core::{Change, Error, Kind, Outcome};
 use tokio::time::timeout;
@@ -86,12 +87,18 @@ async fn a_second_writer_on_the_host_is_refused_by_name() {
     assert!(rig.registry.record(&second.publication).is_none());
 }
 
-#[tokio::test]
-async fn readers_share_a_volume_and_keep_writers_out() {
-    let rig = Rig::new();
+/// Two attachments of one volume that only read.
+fn readers(rig: &Rig) -> (AttachWork, AttachWork) {
     let (mut first, mut second) = (rig.attach_work(), rig.attach_work());
     second.publication = PublicationId::generate();
     (first.attach.read_only, second.attach.read_only) = (true, true);
+    (first, second)
+}
+
+#[tokio::test]
+async fn readers_share_a_volume_and_keep_writers_out() {
+    let rig = Rig::new();
+    let (first, second) = readers(&rig);
     rig.node.attach(&first).await.unwrap();
     rig.node.attach(&second).await.unwrap();
     let mut writer = rig.attach_work();
@@ -103,9 +110,7 @@ async fn readers_share_a_volume_and_keep_writers_out() {
 #[tokio::test]
 async fn the_last_reader_takes_the_device_away() {
     let rig = Rig::new();
-    let (mut first, mut second) = (rig.attach_work(), rig.attach_work());
-    second.publication = PublicationId::generate();
-    (first.attach.read_only, second.attach.read_only) = (true, true);
+    let (first, second) = readers(&rig);
     rig.node.attach(&first).await.unwrap();
     rig.stranger().attach(&second).await.unwrap();
 
@@ -120,10 +125,8 @@ async fn the_last_reader_takes_the_device_away() {
 #[tokio::test]
 async fn readers_of_one_volume_ask_for_the_same() {
     let rig = Rig::new();
-    let (mut first, mut second) = (rig.attach_work(), rig.attach_work());
-    second.publication = PublicationId::generate();
+    let (first, mut second) = readers(&rig);
     second.info.data.insert("mark".into(), "another".into());
-    (first.attach.read_only, second.attach.read_only) = (true, true);
     rig.node.attach(&first).await.unwrap();
 
     refused(rig.node.attach(&second).await, Kind::Exists, &["another", rig.publication.as_str()]);
@@ -132,9 +135,7 @@ async fn readers_of_one_volume_ask_for_the_same() {
 #[tokio::test]
 async fn a_reader_waits_for_one_that_comes_or_goes() {
     let rig = Rig::new();
-    let (mut first, mut second) = (rig.attach_work(), rig.attach_work());
-    second.publication = PublicationId::generate();
-    (first.attach.read_only, second.attach.read_only) = (true, true);
+    let (first, second) = readers(&rig);
     rig.node.attach(&first).await.unwrap();
     rig.node.attach(&second).await.unwrap();
 
