@@ -47,7 +47,8 @@ impl NodeHalf {
 
     /// Brings back mounts that the record has and the host has not, and answers the mount table. A
     /// host that can grow a file system only while it is not mounted takes it off for a moment: a
-    /// process that dies in that moment leaves it off, and the next one marks it as not ready.
+    /// process that dies in that moment leaves it off, and the next one marks it as not ready. One
+    /// that dies after it brought the mount back leaves the mark, which goes here, too.
     async fn mount_missing(
         &self,
         record: &mut AttachRecord,
@@ -55,6 +56,11 @@ impl NodeHalf {
     ) -> Result<Vec<MountEntry>> {
         let table = self.host.mounts().await?;
         let is_missing = |mount: &NodeMount| table::topmost(&table, &mount.target).is_none();
+        let back: Vec<usize> = table::live(record, &table).into_iter().map(|(at, _)| at).collect();
+        if back.iter().any(|at| !record.mounts[*at].ready) {
+            back.iter().for_each(|at| record.mounts[*at].ready = true);
+            self.registry.put(record).await?;
+        }
         if !record.mounts.iter().any(is_missing) {
             return Ok(table);
         }

@@ -282,6 +282,16 @@ async fn extend_grows_device_and_file_system_while_mounted() {
 }
 
 #[tokio::test]
+async fn a_mount_that_a_dead_process_brought_back_is_ready_after_an_extend() {
+    let rig = Rig::new().mounted().await;
+    rig.registry.edit(&rig.publication, |record| record.mounts[0].ready = false);
+
+    rig.node.extend(&rig.publication, ByteSize::mib(16)).await.unwrap();
+
+    assert!(rig.record().unwrap().mounts[0].ready);
+}
+
+#[tokio::test]
 async fn extend_of_a_device_that_did_not_grow_tells_both_sizes() {
     let rig = Rig::new().mounted().await;
 
