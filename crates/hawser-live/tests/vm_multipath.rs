@@ -294,6 +294,8 @@ fn partitions_of_a_map_go_with_it_unless_they_are_used() {
         map.file_name().expect("x").to_string_lossy()
     ));
     let name = name.expect("a name").trim().to_owned();
+    // Partitioning it makes udev look at it again, and its links go and come back with that.
+    settle();
     cmd("kpartx").args(["-a", "-s", "-p", "-part"]).arg(format!("/dev/mapper/{name}")).ok();
     settle();
     let part = fs::canonicalize(format!("/dev/mapper/{name}-part1")).expect("a partition");

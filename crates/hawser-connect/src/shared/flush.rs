@@ -15,7 +15,7 @@ use hawser_core::port::Host;
 use hawser_core::port::kernel::KernelError;
 
 use super::error::AttachError;
-use super::multipath::Map;
+use super::multipath::{Map, stop_waiting};
 use super::release::{FLUSH_LIMIT, Failures};
 use super::users::Whole;
 use super::wait::{self, Deadline};
@@ -64,14 +64,14 @@ pub(crate) async fn flush(
         Err(source) => return failures.take(AttachError::Flush { device, source }),
     };
     if !has_path {
-        stop_waiting(host, map).await;
+        stop_waiting(host, map, deadline).await;
     }
     // A forced detach has more to do after a flush that hangs.
     let share = if force { deadline.left() / 2 } else { deadline.left() };
     let flushed = disk.flush(share.min(FLUSH_LIMIT)).await;
     let flushed = match flushed {
         Err(KernelError::Late { .. }) if force => {
-            stop_waiting(host, map).await;
+            stop_waiting(host, map, deadline).await;
             // The same flush, which ends now.
             disk.flush(GIVE_UP_LIMIT).await
         }
@@ -109,12 +109,4 @@ fn any_runs(host: &dyn Host, map: &Map) -> Result<bool> {
         }
     }
     Ok(false)
-}
-
-/// Lets what waits for a path fail. By a message to the kernel: multipathd may be gone, or busy
-/// with this very map.
-async fn stop_waiting(host: &dyn Host, map: &Map) {
-    if let Err(error) = host.maps().message(&map.name, "fail_if_no_path").await {
-        tracing::warn!(map = %map.name, %error, "the map goes on waiting for a path");
-    }
 }

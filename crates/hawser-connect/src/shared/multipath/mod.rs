@@ -16,6 +16,7 @@ mod join;
 mod map;
 mod remove;
 mod status;
+mod stop_waiting;
 #[cfg(test)]
 mod tests;
 mod wwids;
@@ -26,4 +27,5 @@ pub(crate) use grow::grow;
 pub(crate) use join::{Join, clear_leftover};
 pub(crate) use map::Map;
 pub(crate) use remove::{refuse_used, remove};
+pub(crate) use stop_waiting::stop_waiting;
 pub(crate) use wwids::forget_wwid;
