@@ -4,6 +4,7 @@
 //! so does the device, until the target takes the namespace from this host.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use hawser_core::Change;
 use hawser_core::attach::{AttachRecord, Attached, Detach};
@@ -25,6 +26,9 @@ use crate::shared::multipath;
 use crate::shared::release::Failures;
 use crate::shared::users::Whole;
 use crate::shared::wait::{self, Deadline};
+
+/// How long the kernel may take for controllers that are going away already.
+const LEAVING_LIMIT: Duration = Duration::from_secs(10);
 
 /// Detaches one namespace.
 pub(super) async fn disconnect(
@@ -49,8 +53,7 @@ pub(super) async fn disconnect(
     // began and did not live to see is taken away.
     let mut free = Vec::new();
     if claim.is_some() {
-        let mut found = Sight::of(host, &target.nqn, &target.wanted)?.found;
-        found.retain(|namespace| target.wanted.refuses(&namespace.ids).is_none());
+        let found = leave.look().await?;
         leave.all(&found).await?;
         free.extend(found.into_iter().map(|namespace| namespace.device));
     }
@@ -84,6 +87,24 @@ struct Leave<'a> {
 }
 
 impl Leave<'_> {
+    /// The namespaces that are the volume's. Of a detach that was cut off the kernel goes on with the
+    /// rest: what is going away is waited for, since it is no volume without a way.
+    async fn look(&self) -> Result<Vec<Namespace>> {
+        let seen = || {
+            let mut found = Sight::of(self.host, &self.target.nqn, &self.target.wanted)?.found;
+            found.retain(|namespace| self.target.wanted.refuses(&namespace.ids).is_none());
+            Result::Ok(found)
+        };
+        let mut events = self.host.events().subscribe();
+        let limit = self.deadline.within(LEAVING_LIMIT);
+        let settled = async || Ok(Some(seen()?).filter(|all| !all.iter().any(Namespace::leaves)));
+        match wait::until(&mut *events, limit, settled).await? {
+            Some(found) => Ok(found),
+            // A dead controller stays so, and is told of as it is.
+            None => seen(),
+        }
+    }
+
     /// Writes out every device of the volume, and takes a map of them away.
     async fn all(&mut self, found: &[Namespace]) -> Result<()> {
         let mut done: Option<String> = None;

@@ -218,6 +218,12 @@ impl Namespace {
         self.ways.iter().any(Way::works)
     }
 
+    /// True when every controller that it is seen through goes away.
+    pub(super) fn leaves(&self) -> bool {
+        let leaves = |way: &Way| way.controller.state == State::Leaving;
+        !self.ways.is_empty() && self.ways.iter().all(leaves)
+    }
+
     /// True when it is the device of one controller, not one above those of several.
     pub(super) fn is_alone(&self) -> bool {
         self.ways.iter().any(|way| way.node == self.device)

@@ -5,7 +5,7 @@ use std::time::Duration;
 use hawser_core::attach::{Identity, Multipath};
 use hawser_core::port::Connector;
 use hawser_core::{Kind, Outcome, Reason};
-use hawser_testkit::fake_host::kernel::Flush;
+use hawser_testkit::fake_host::kernel::{Flush, Tree};
 use hawser_testkit::sim::multipath;
 use hawser_testkit::sim::nvme::Portal;
 
@@ -390,6 +390,27 @@ async fn a_failed_connect_leaves_what_was_attached_before() {
 
     assert_eq!(error.reason(), Some(Reason::TargetUnreachable), "{error:?}");
     assert_eq!(before.difference(&lab.host.snapshot()), "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn controllers_that_go_away_are_waited_for_by_a_detach() {
+    let lab = lab();
+    lab.connect(data()).await.unwrap();
+    let set = |state: &'static str| {
+        move |tree: &mut Tree| {
+            for name in ["nvme0", "nvme1"] {
+                tree.value(format!("/sys/class/nvme/{name}/state"), state);
+            }
+        }
+    };
+    lab.host.kernel().edit(|tree| {
+        set("deleting")(tree);
+        tree.later(3, set("live"));
+    });
+
+    lab.disconnect(data(), &Detach::default()).await.unwrap();
+
+    assert_eq!(lab.controllers(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

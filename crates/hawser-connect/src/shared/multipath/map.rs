@@ -108,6 +108,10 @@ impl Map {
     pub(super) async fn states(&self, host: &dyn Host) -> Result<Vec<PathState>> {
         let attempt = || format!("reading the state of the map {}", self.name);
         let status = host.maps().status(&self.name).await;
+        // multipathd takes maps away by itself: one that is gone has no path.
+        if status.is_err() && !self.is_there(host.files())? {
+            return Ok(Vec::new());
+        }
         let status = status.map_err(|source| AttachError::Kernel { attempt: attempt(), source })?;
         // Whatever a map says that we do not understand, no path of it counts as working.
         Ok(status::paths(&status).unwrap_or_default())
