@@ -205,6 +205,11 @@ pub(super) async fn restore(host: &dyn Host, notes: &Notes<'_>) -> Result<()> {
 pub(super) async fn remove(host: &dyn Host, target: &Target, iface: &str) -> Result<bool> {
     let files = host.files();
     let mut removed = false;
+    // One that an attach was writing when its caller gave up appears a moment later.
+    for root in ROOTS {
+        let folder = Path::new(root).join("nodes").join(&target.iqn);
+        files.settled(&folder.join(target.portal.file_name())).await?;
+    }
     for record in existing(files, target, iface)? {
         if is_ours(files, &record)? {
             removed |= files.remove(&record).await?;

@@ -247,6 +247,19 @@ async fn what_a_killed_program_left_half_made_is_mended_if_it_is_ours() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_half_made_has_nothing_to_write_out() {
+    let rig = rig();
+    let attached = rig.connect().await.unwrap().into_inner();
+    let folder = format!("/sys/block/{}", attached.path().file_name().unwrap().to_str().unwrap());
+    rig.host.kernel().value(format!("{folder}/size"), 0);
+    rig.host.forget_calls();
+
+    assert!(rig.disconnect(&rig.intent()).await.unwrap().is_made());
+
+    assert!(!rig.host.calls().iter().any(|call| call.detail.contains("flush")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn case_14_a_device_that_lvm_put_above_it_keeps_it() {
     let rig = rig();
     let attached = rig.connect().await.unwrap().into_inner();

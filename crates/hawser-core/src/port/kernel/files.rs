@@ -68,6 +68,12 @@ pub trait Files: Send + Sync {
     /// Removes a file or an empty folder; false when there is none.
     async fn remove(&self, path: &Path) -> KernelResult<bool>;
 
+    /// Waits for changes of this file, by [`Files::store`] and the like, whose callers gave up waiting:
+    /// they are made all the same.
+    async fn settled(&self, _file: &Path) -> KernelResult<()> {
+        Ok(())
+    }
+
     /// A folder for notes of our own that go with a reboot, such as `/run/hawser`.
     fn run_dir(&self) -> PathBuf;
 }

@@ -167,6 +167,10 @@ impl Files for LinuxFiles {
         self.change("writing", file, store).await
     }
 
+    async fn settled(&self, file: &Path) -> KernelResult<()> {
+        self.change("waiting for a change of", file, |_| Ok(())).await
+    }
+
     async fn create(&self, file: &Path, data: &[u8], mode: u32) -> KernelResult<bool> {
         let data = data.to_owned();
         let create = move |path: &Path| {

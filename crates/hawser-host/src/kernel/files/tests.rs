@@ -234,3 +234,22 @@ async fn a_removal_whose_caller_is_gone_takes_nothing_away_that_was_written_afte
         assert_eq!(fs::read(&file).unwrap(), b"new", "round {round}");
     }
 }
+
+#[tokio::test]
+async fn a_file_whose_writer_gave_up_waiting_is_there_once_it_is_settled() {
+    let dir = tempfile::tempdir().unwrap();
+    let files = files(dir.path());
+    for round in 0..50 {
+        let file = dir.path().join(format!("note{round}"));
+        {
+            let mut writing = std::pin::pin!(files.store(&file, b"new", 0o600));
+            // Once: it has been handed to a worker and nobody waits for it.
+            let _ = std::future::poll_fn(|context| {
+                std::task::Poll::Ready(writing.as_mut().poll(context).is_ready())
+            })
+            .await;
+        }
+        files.settled(&file).await.unwrap();
+        assert!(file.exists(), "round {round}");
+    }
+}
