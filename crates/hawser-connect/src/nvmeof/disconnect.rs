@@ -27,8 +27,8 @@ use crate::shared::release::Failures;
 use crate::shared::users::Whole;
 use crate::shared::wait::{self, Deadline};
 
-/// How long the kernel may take for controllers that are going away already.
-const LEAVING_LIMIT: Duration = Duration::from_secs(10);
+/// How long the kernel may take for controllers that come or go already.
+const SETTLE_LIMIT: Duration = Duration::from_secs(6);
 
 /// Detaches one namespace.
 pub(super) async fn disconnect(
@@ -87,8 +87,9 @@ struct Leave<'a> {
 }
 
 impl Leave<'_> {
-    /// The namespaces that are the volume's. Of a detach that was cut off the kernel goes on with the
-    /// rest: what is going away is waited for, since it is no volume without a way.
+    /// The namespaces that are the volume's. Of an attach or a detach that was cut off the kernel goes
+    /// on with the rest: what comes or goes is waited for, since it is no volume without a way. Who
+    /// uses force waits for what goes alone.
     async fn look(&self) -> Result<Vec<Namespace>> {
         let seen = || {
             let mut found = Sight::of(self.host, &self.target.nqn, &self.target.wanted)?.found;
@@ -96,11 +97,15 @@ impl Leave<'_> {
             Result::Ok(found)
         };
         let mut events = self.host.events().subscribe();
-        let limit = self.deadline.within(LEAVING_LIMIT);
-        let settled = async || Ok(Some(seen()?).filter(|all| !all.iter().any(Namespace::leaves)));
+        let limit = self.deadline.within(SETTLE_LIMIT);
+        let moves = |found: &Namespace| match self.detach.force {
+            true => found.leaves(),
+            false => !found.works(),
+        };
+        let settled = async || Ok(Some(seen()?).filter(|all| !all.iter().any(moves)));
         match wait::until(&mut *events, limit, settled).await? {
             Some(found) => Ok(found),
-            // A dead controller stays so, and is told of as it is.
+            // What is lost stays so, and is told of as it is.
             None => seen(),
         }
     }

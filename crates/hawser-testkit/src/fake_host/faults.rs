@@ -34,13 +34,14 @@ pub const METHODS: [&str; 25] = [
 ];
 
 /// Every method of the kernel's parts that can fail, in the order of the traits.
-pub const KERNEL_METHODS: [&str; 25] = [
+pub const KERNEL_METHODS: [&str; 26] = [
     "Files::write",
     "Files::exchange",
     "Files::control",
     "Files::store",
     "Files::create",
     "Files::remove",
+    "Files::settled",
     "Disks::open",
     "Disks::is_claimed",
     "Disks::set_read_only",

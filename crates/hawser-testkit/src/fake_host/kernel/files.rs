@@ -143,6 +143,10 @@ impl Files for Kernel {
         .await
     }
 
+    async fn settled(&self, file: &Path) -> KernelResult<()> {
+        self.call("Files::settled", &file.display().to_string(), Duration::MAX, |_| Ok(())).await
+    }
+
     fn run_dir(&self) -> PathBuf {
         "/run/hawser".into()
     }
