@@ -70,9 +70,7 @@ pub trait Files: Send + Sync {
 
     /// Waits for changes of this file, by [`Files::store`] and the like, whose callers gave up waiting:
     /// they are made all the same.
-    async fn settled(&self, _file: &Path) -> KernelResult<()> {
-        Ok(())
-    }
+    async fn settled(&self, file: &Path) -> KernelResult<()>;
 
     /// A folder for notes of our own that go with a reboot, such as `/run/hawser`.
     fn run_dir(&self) -> PathBuf;
