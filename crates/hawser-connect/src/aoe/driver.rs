@@ -7,6 +7,7 @@ use hawser_core::ByteSize;
 use hawser_core::attach::{Attached, Identity};
 use hawser_core::error::{Error, Result};
 use hawser_core::port::Host;
+use hawser_core::port::kernel::DeviceEvents;
 use serde::{Deserialize, Serialize};
 
 use super::data::Target;
@@ -82,8 +83,9 @@ impl Driver<'_> {
     /// along; with a newline it means nothing at all.
     pub(super) async fn forget(&self, deadline: Deadline) -> Result<()> {
         let disk = self.target.disk();
-        let before = disk.attribute(self.host.files(), "diskseq")?;
         let mut events = self.host.events().subscribe();
+        self.let_udev_look(&mut *events, deadline).await?;
+        let before = disk.attribute(self.host.files(), "diskseq")?;
         let name = format!("{}\0", self.target.name());
         let told = self.tell("flush", name.as_bytes(), WRITE).await;
         let deadline = deadline.within(if told.is_ok() { REMOVAL } else { Duration::ZERO });
@@ -101,6 +103,18 @@ impl Driver<'_> {
                 Err(AttachError::NotRemoved { what, limit: REMOVAL }.into())
             }
         }
+    }
+
+    /// Waits until udev has read a device that is new. The driver of Linux 6.12 may stop for ever when
+    /// it is told to forget a device that is read for the first time at that moment.
+    async fn let_udev_look(&self, events: &mut dyn DeviceEvents, deadline: Deadline) -> Result<()> {
+        let disk = self.target.disk();
+        wait::until(events, deadline.within(LATE), async || {
+            let done = !self.is_there()? || disk.is_known_to_udev(self.host.files())?;
+            Ok(done.then_some(()))
+        })
+        .await
+        .map(drop)
     }
 
     async fn tell(&self, file: &str, words: &[u8], limit: Duration) -> Result<()> {

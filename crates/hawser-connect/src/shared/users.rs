@@ -75,6 +75,17 @@ impl Whole {
         Ok(number.is_some() && files.device_number(&self.node)? == number)
     }
 
+    /// True when the rules of udev have run for it, or there is no udev.
+    pub(crate) fn is_known_to_udev(&self, files: &dyn Files) -> Result<bool> {
+        const DATABASE: &str = "/run/udev/data";
+        if files.resolve(Path::new(DATABASE))?.is_none() {
+            return Ok(true);
+        }
+        let Some(number) = self.attribute(files, "dev")? else { return Ok(false) };
+        let entry = Path::new(DATABASE).join(format!("b{number}"));
+        Ok(files.resolve(&entry)?.is_some())
+    }
+
     /// The disk and its partitions: folder, and device number.
     fn parts(&self, files: &dyn Files) -> Result<Vec<(PathBuf, (u32, u32))>> {
         let whole = self.folder();

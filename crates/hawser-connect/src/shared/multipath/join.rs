@@ -1,12 +1,10 @@
 //! Paths become a map.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::kernel::Files;
 use tokio::time::Instant;
 
 use super::daemon::{self, Answer};
@@ -145,7 +143,7 @@ impl Join<'_> {
 
     fn all_known_to_udev(&self) -> Result<bool> {
         for path in self.paths {
-            if !udev_knows(self.host.files(), path)? {
+            if !path.is_known_to_udev(self.host.files())? {
                 return Ok(false);
             }
         }
@@ -155,7 +153,7 @@ impl Join<'_> {
     /// Tells multipathd of paths that udev knows already; before that it would refuse them.
     async fn tell(&self, told: &mut BTreeSet<String>, deadline: Deadline) -> Result<Taken> {
         for path in self.paths {
-            if told.contains(&path.name) || !udev_knows(self.host.files(), path)? {
+            if told.contains(&path.name) || !path.is_known_to_udev(self.host.files())? {
                 continue;
             }
             let command = format!("add path {}", path.name);
@@ -182,17 +180,6 @@ impl Join<'_> {
 enum Taken {
     Perhaps,
     Never,
-}
-
-/// True when the rules of udev have run for a disk, or there is no udev.
-fn udev_knows(files: &dyn Files, disk: &Whole) -> Result<bool> {
-    const DATABASE: &str = "/run/udev/data";
-    if files.resolve(Path::new(DATABASE))?.is_none() {
-        return Ok(true);
-    }
-    let Some(number) = disk.attribute(files, "dev")? else { return Ok(false) };
-    let entry = PathBuf::from(DATABASE).join(format!("b{number}"));
-    Ok(files.resolve(&entry)?.is_some())
 }
 
 /// Deals with a map of this volume that an earlier attach left without a path that works: new paths
