@@ -11,11 +11,12 @@ CASES  ?= 20000
 XTASK  := $(CARGO) xtask
 # `cargo run` takes no --workspace, and would build the dependencies anew.
 LAB    = $(CARGO) build --workspace --bin lab --locked && $(TARGET)/debug/lab
+CLUSTER = $(CARGO) build --workspace --bins --locked && $(TARGET)/debug/cluster
 # The features of the workspace that can be built alone, as PACKAGE/FEATURE.
 FEATURES = $(shell sed -n '/^\[features\]/,/^\[/{s/^\([a-z0-9_-]*\) *=.*/\1/p}' crates/hawser-front/Cargo.toml | grep -v '^default$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up build install test check check-full fmt crash fuzz e2e lab lab-core lab-soak lab-shell bench bench-core bench-connect packages clean
+.PHONY: help demo up build install test check check-full fmt crash fuzz e2e e2e-sanity e2e-cluster cluster-shell lab lab-core lab-soak lab-shell bench bench-core bench-connect chart manifests packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -49,6 +50,7 @@ check: ## format, clippy with warnings as errors, layers, tables, sizes, deps, w
 
 check-full: ## the documentation without warnings, and each feature alone
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+	$(CARGO) check -p hawser-store --no-default-features --locked
 	$(CARGO) check -p hawser-front --no-default-features --locked
 	@set -e; for feature in $(FEATURES); do \
 		echo "hawser-front with $$feature alone"; \
@@ -67,12 +69,27 @@ crash: packages ## slow tier: kill the server 200 times at random moments, and a
 fuzz: ## every parser, CASES (20000) times each: made-up input, and its corpus damaged
 	@PROPTEST_CASES=$(CASES) $(XTASK) test --workspace --lib -- --skip embedded::tests --skip contract
 
-e2e: packages ## tests against the real thing, by tier; says which tiers exist
+e2e: packages ## tests against the real thing: loop devices, csi-sanity, a real Kubernetes; says which tiers exist
 	@echo "loop_     real loop devices, file systems and mounts; needs root: runs now, and in make test"
+	@echo "sanity    csi-sanity against our CSI driver; needs root and Go: runs now (make e2e-sanity)"
+	@echo "cluster_  a real Kubernetes; needs root and Go: runs now (make e2e-cluster)"
 	@echo "vm_       real kernels and targets in a guest: make lab, make lab-core"
 	@echo "svc_      etcd, Gluster, OpenStack on loopback: not there yet"
-	@echo "cluster_  a real Kubernetes: not there yet"
 	@$(XTASK) test --workspace loop_
+	@$(MAKE) --no-print-directory e2e-sanity
+	@$(MAKE) --no-print-directory e2e-cluster
+
+# One test after the other: they share the loop devices of the machine, and its time.
+e2e-sanity: packages ## csi-sanity against our CSI driver; builds it once, in a minute or two
+	@$(CLUSTER) build csi-sanity hostpathplugin
+	@$(XTASK) test --workspace --test sanity -- --test-threads=1
+
+e2e-cluster: packages ## tests on a real Kubernetes, built once, in about 10 minutes; NAME=cluster_x runs one file
+	@$(CLUSTER) build
+	@$(XTASK) test --workspace --test '$(if $(NAME),$(NAME),cluster_*)' -- --test-threads=1
+
+cluster-shell: packages ## a shell beside a real Kubernetes; NODES=2 gives it two nodes
+	@$(CLUSTER) shell $(if $(NODES),--nodes $(NODES))
 
 lab: packages ## tests on real kernels and targets, in guests under QEMU; NAME=vm_x runs one suite
 	@$(LAB) run $(if $(JOBS),--jobs $(JOBS)) $(if $(NAME),$(NAME),--set full)
@@ -93,6 +110,12 @@ bench-core: packages build ## creates and lists per second, restart, memory, sta
 
 bench-connect: packages ## iSCSI attach and detach against os-brick, in a guest; properties
 	@$(LAB) bench connect
+
+chart: ## the Helm chart: lint, many values, and deploy/kubernetes as it gives it; builds Helm with Go
+	@tools/chart check
+
+manifests: ## deploy/kubernetes, from the Helm chart
+	@tools/chart write
 
 packages:
 	@tools/debian-packages

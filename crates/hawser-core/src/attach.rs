@@ -222,7 +222,7 @@ pub enum AttachState {
 /// A mount that this host made for an attachment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeMount {
-    /// The folder.
+    /// The folder, or the file for a device itself.
     pub target: PathBuf,
     /// Without the right to write.
     pub read_only: bool,
@@ -230,8 +230,11 @@ pub struct NodeMount {
     pub flags: Vec<String>,
     /// False until the mount is known to be there.
     pub ready: bool,
-    /// The folder was made for this mount and goes with it.
+    /// The folder or file was made for this mount and goes with it.
     pub made_target: bool,
+    /// The device itself is shown, in a file.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub raw: bool,
 }
 
 /// Whether something works, in words.

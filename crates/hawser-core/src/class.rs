@@ -40,6 +40,8 @@ pub enum Ability {
     Backup,
     /// Snapshots of several volumes at one instant.
     Groups,
+    /// Volumes that only some nodes can reach.
+    Placement,
 }
 
 /// How much room a class has.
@@ -55,4 +57,27 @@ pub struct Capacity {
     pub used: ByteSize,
     /// The largest volume that can be made now.
     pub largest_volume: ByteSize,
+}
+
+impl Capacity {
+    /// No room and nothing in it: where there is no storage.
+    pub const NONE: Self = Self {
+        total: ByteSize::ZERO,
+        available: ByteSize::ZERO,
+        promised: ByteSize::ZERO,
+        used: ByteSize::ZERO,
+        largest_volume: ByteSize::ZERO,
+    };
+
+    /// The room of two pools together. No volume is in both, so the largest one is that of one.
+    #[must_use]
+    pub fn with(self, other: Self) -> Self {
+        Self {
+            total: self.total.saturating_add(other.total),
+            available: self.available.saturating_add(other.available),
+            promised: self.promised.saturating_add(other.promised),
+            used: self.used.saturating_add(other.used),
+            largest_volume: self.largest_volume.max(other.largest_volume),
+        }
+    }
 }

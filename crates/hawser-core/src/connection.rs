@@ -225,6 +225,17 @@ impl ConnectionInfo {
         })
     }
 
+    /// Takes secrets that came beside it, by the names of their fields in any spelling. What is no
+    /// field for secrets is left out; what is known already stays.
+    pub fn add_secrets(&mut self, given: Secrets) {
+        for (key, secret) in given {
+            let field = snake_case(&key);
+            if SECRET_FIELDS.contains(&field.as_str()) {
+                self.secrets.entry(field).or_insert(secret);
+            }
+        }
+    }
+
     /// The same without secrets, for records.
     #[must_use]
     pub fn without_secrets(&self) -> Self {
@@ -473,6 +484,25 @@ mod tests {
         assert_eq!(info.secrets["discovery_auth_password"].expose(), "hunter4");
         let shown = format!("{info:?} {}", serde_json::to_string(&info).unwrap());
         assert!(shown.contains("userName") && !shown.contains("hunter"), "{shown}");
+    }
+
+    #[test]
+    fn secrets_from_beside_go_into_known_fields_that_are_free() {
+        let mut info = read(json!({ "driver_volume_type": "iscsi", "data": {
+            "auth_password": "of the storage" } }))
+        .unwrap();
+
+        info.add_secrets(Secrets::from([
+            ("authPassword".into(), Secret::new("of the caller")),
+            ("encryption_key".into(), Secret::new("key")),
+            ("target_portal".into(), Secret::new("10.0.0.9")),
+            ("token".into(), Secret::new("t")),
+        ]));
+
+        assert_eq!(info.secrets.keys().collect::<Vec<_>>(), ["auth_password", "encryption_key"]);
+        assert_eq!(info.secrets["auth_password"].expose(), "of the storage");
+        assert_eq!(info.secrets["encryption_key"].expose(), "key");
+        assert!(!info.data.contains_key("target_portal"), "a secret changes no address");
     }
 
     #[test]

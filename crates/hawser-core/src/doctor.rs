@@ -61,6 +61,8 @@ pub enum FindingCode {
     NameWithoutObject,
     /// An object that its name does not lead to.
     ObjectWithoutName,
+    /// A group and its snapshots do not name each other.
+    BrokenGroup,
     /// An operation that has waited long for a known outcome.
     StuckOperation,
     /// A record that cannot be read.

@@ -1,8 +1,9 @@
 //! Internal ids: opaque, lower case, one grammar.
 //!
 //! An id is a short word for what it names and 26 characters, `vol-01k5…`: sortable by age, safe as
-//! a file name, as a key and as a Kubernetes name. Outside names never become ids, and ids never
-//! come from outside names; [`crate::name::Alias`] connects the two.
+//! a file name, as a key and as a Kubernetes name. Outside names never become ids;
+//! [`crate::name::Alias`] connects the two. Where a world never gives a name twice, as CSI does, the
+//! id is a hash of the name, and then it is not sortable by age.
 
 use std::fmt;
 use std::str::FromStr;
@@ -64,6 +65,12 @@ macro_rules! id {
                 Self(format!("{}-{}", $prefix, fresh()))
             }
 
+            /// The id with these 128 bits: for ids that follow from a name alone.
+            pub fn from_bits(bits: u128) -> Self {
+                let tail = Ulid::from(bits).to_string().to_ascii_lowercase();
+                Self(format!("{}-{}", $prefix, tail))
+            }
+
             /// The id as text.
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -120,6 +127,10 @@ id!(
     SnapshotId, "snap", "a snapshot id"
 );
 id!(
+    /// Names one group of snapshots for ever.
+    GroupId, "grp", "a group id"
+);
+id!(
     /// Names one operation for ever.
     OperationId, "op", "an operation id"
 );
@@ -135,9 +146,17 @@ id!(
 /// True when a text has the form of any internal id; such texts are refused as names, so that a
 /// reference is never ambiguous.
 pub fn looks_like_id(text: &str) -> bool {
-    [VolumeId::PREFIX, SnapshotId::PREFIX, OperationId::PREFIX, PublicationId::PREFIX].iter().any(
-        |prefix| text.strip_prefix(prefix).and_then(|t| t.strip_prefix('-')).is_some_and(is_tail),
-    )
+    let prefixes = [
+        VolumeId::PREFIX,
+        SnapshotId::PREFIX,
+        GroupId::PREFIX,
+        OperationId::PREFIX,
+        PublicationId::PREFIX,
+    ];
+    let is_id_with = |prefix: &&str| {
+        text.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('-')).is_some_and(is_tail)
+    };
+    prefixes.iter().any(is_id_with)
 }
 
 #[cfg(test)]
@@ -152,6 +171,14 @@ mod tests {
 
         assert_eq!(id.as_str().parse(), Ok(id.clone()));
         assert!(looks_like_id(id.as_str()));
+    }
+
+    #[test]
+    fn any_bits_make_an_id() {
+        for bits in [0, 1, u128::MAX] {
+            let id = VolumeId::from_bits(bits);
+            assert_eq!(id.as_str().parse(), Ok(id.clone()));
+        }
     }
 
     #[test]

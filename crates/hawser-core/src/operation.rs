@@ -16,7 +16,7 @@ pub struct Operation {
     pub id: OperationId,
     /// What it does.
     pub kind: OperationKind,
-    /// The id of the volume or snapshot it changes.
+    /// The id of the volume, snapshot or group it changes.
     pub subject: String,
     /// The name of that object when the operation began.
     pub subject_name: String,
@@ -48,6 +48,10 @@ pub enum OperationKind {
     CreateSnapshot,
     /// Removes a snapshot.
     DeleteSnapshot,
+    /// Takes snapshots of several volumes, all of one instant.
+    CreateGroup,
+    /// Removes a group with all of its snapshots.
+    DeleteGroup,
     /// Gives a node the right to use a volume.
     PublishVolume,
     /// Takes that right back.
@@ -60,19 +64,21 @@ pub enum OperationKind {
     MountVolume,
     /// Takes that folder away.
     UnmountVolume,
-    /// Holds a volume still while another is copied from it.
+    /// Holds a volume still while another is copied from it, or while a group is taken.
     LendVolume,
 }
 
 impl OperationKind {
     /// Every kind, for tables and tests.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::CreateVolume,
         Self::DeleteVolume,
         Self::ExpandVolume,
         Self::LabelVolume,
         Self::CreateSnapshot,
         Self::DeleteSnapshot,
+        Self::CreateGroup,
+        Self::DeleteGroup,
         Self::PublishVolume,
         Self::UnpublishVolume,
         Self::AttachVolume,
@@ -91,6 +97,8 @@ impl OperationKind {
             Self::LabelVolume => "label_volume",
             Self::CreateSnapshot => "create_snapshot",
             Self::DeleteSnapshot => "delete_snapshot",
+            Self::CreateGroup => "create_group",
+            Self::DeleteGroup => "delete_group",
             Self::PublishVolume => "publish_volume",
             Self::UnpublishVolume => "unpublish_volume",
             Self::AttachVolume => "attach_volume",

@@ -18,6 +18,16 @@ pub struct Publication {
     pub node: NodeId,
     /// Without the right to write.
     pub read_only: bool,
+    /// What is attached and mounted is up to the node, where an orchestrator says so; the control
+    /// half gives the right, takes it back, and hears of the rest.
+    #[serde(default)]
+    pub node_led: bool,
+    /// The node asked for it by itself, and gives it back by itself.
+    #[serde(default)]
+    pub claimed: bool,
+    /// Reaching the volume takes secrets, which are not in `info`.
+    #[serde(default)]
+    pub needs_secrets: bool,
     /// Where it is in its life.
     pub state: PublicationState,
     /// How to reach the volume, without secrets; present once published.
@@ -60,6 +70,16 @@ pub struct PublishRequest {
     pub node: NodeId,
     /// Without the right to write.
     pub read_only: bool,
+    /// See [`Publication::node_led`].
+    #[serde(default)]
+    pub node_led: bool,
+}
+
+impl PublishRequest {
+    /// A right whose use the control half sees to.
+    pub fn new(node: NodeId, read_only: bool) -> Self {
+        Self { node, read_only, node_led: false }
+    }
 }
 
 /// What a caller wants of a mount.

@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
 use crate::filesystem::Filesystem;
-use crate::id::{SnapshotId, VolumeId};
+use crate::id::{GroupId, SnapshotId, VolumeId};
 use crate::name::{Alias, ClassName, Labels};
+use crate::place::Place;
 use crate::size::ByteSize;
 use crate::volume::Access;
 
@@ -30,6 +31,12 @@ pub struct Snapshot {
     pub handle: String,
     /// Free pairs.
     pub labels: Labels,
+    /// Where the storage behind it is; everywhere when `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// The group it was taken with, and goes with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupId>,
     /// Where it is in its life.
     pub state: SnapshotState,
     /// When it was asked for.

@@ -11,6 +11,7 @@ use crate::error::{Error, Kind, Result};
 use crate::filesystem::{Filesystem, FsKind};
 use crate::id::{OperationId, SnapshotId, VolumeId};
 use crate::name::{Alias, ClassName, Labels};
+use crate::place::Place;
 use crate::publication::Publication;
 use crate::size::ByteSize;
 use crate::snapshot::SnapshotRef;
@@ -38,6 +39,9 @@ pub struct Volume {
     pub parameters: BTreeMap<String, String>,
     /// The provider's own name for it; chosen from the id, so known before it is made.
     pub handle: String,
+    /// Where it can be reached from; everywhere when `None`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
     /// Where it is in its life.
     pub state: VolumeState,
     /// What is inside, for volumes used as a file system.
@@ -190,6 +194,9 @@ pub struct VolumeRequest {
     pub labels: Labels,
     /// Settings for the provider.
     pub parameters: BTreeMap<String, String>,
+    /// From where it must be reached, the better places first: from at least one of them. Anywhere
+    /// when empty.
+    pub places: Vec<Place>,
 }
 
 impl VolumeRequest {
@@ -204,6 +211,7 @@ impl VolumeRequest {
             source: None,
             labels: Labels::default(),
             parameters: BTreeMap::new(),
+            places: Vec::new(),
         }
     }
 

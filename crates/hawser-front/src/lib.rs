@@ -6,14 +6,22 @@
 
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "csi")]
+pub mod csi;
+#[cfg(test)]
+mod logged;
 #[cfg(feature = "rest")]
 pub mod rest;
+#[cfg(any(feature = "csi", feature = "rest"))]
+mod shared;
 pub mod status;
 
 /// Every front end that is built in.
 pub static FRONTS: &[&Front] = &[
     #[cfg(feature = "cli")]
     &cli::FRONT,
+    #[cfg(feature = "csi")]
+    &csi::FRONT,
     #[cfg(feature = "rest")]
     &rest::FRONT,
 ];

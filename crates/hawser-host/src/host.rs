@@ -12,13 +12,14 @@ use hawser_core::port::host::{
     ToolOutput,
 };
 use hawser_core::port::kernel::{Disks, Events, Files, Iscsid, Locks, Maps, Nbd};
-use hawser_core::port::progress::Progress;
+use hawser_core::port::progress::{Progress, Silent};
 use hawser_core::{ByteSize, Change, Error, Result};
 use uuid::Uuid;
 
 use crate::block::{BlockError, fsck, grow, loop_device, mkfs, probe, size, unmounted};
 use crate::exec::Exec;
-use crate::files::{copy, freeze, look, tree, usage, with_progress};
+use crate::files::usage::Questions;
+use crate::files::{copy, freeze, group, look, tree, with_progress};
 use crate::kernel::{
     FileLocks, LinuxDisks, LinuxEvents, LinuxFiles, LinuxIscsid, LinuxMaps, LinuxNbd,
 };
@@ -65,6 +66,7 @@ pub struct LinuxHost {
     workers: Workers,
     copies: Workers,
     claims: Arc<Claims>,
+    questions: Arc<Questions>,
     files: LinuxFiles,
     events: LinuxEvents,
     disks: LinuxDisks,
@@ -84,6 +86,7 @@ impl LinuxHost {
             exec: Arc::default(),
             copies: Workers::new(settings.copies),
             claims: Arc::default(),
+            questions: Arc::default(),
             files: LinuxFiles::new(each(), limit, settings.run_dir.clone()),
             events: LinuxEvents,
             disks: LinuxDisks::new(each(), limit),
@@ -143,9 +146,14 @@ impl Host for LinuxHost {
         self.call("making a folder", move || mount::make_target(&target)).await
     }
 
+    async fn make_target_file(&self, target: &Path) -> Result<Change<()>> {
+        let target = target.to_owned();
+        self.call("making a file", move || mount::make_target_file(&target)).await
+    }
+
     async fn remove_target(&self, target: &Path) -> Result<Change<()>> {
         let (claims, target) = (Arc::clone(&self.claims), target.to_owned());
-        self.call("removing a folder", move || mount::remove_target(&claims, &target)).await
+        self.call("removing a mount target", move || mount::remove_target(&claims, &target)).await
     }
 
     async fn make_folder(&self, folder: &Path, mode: u32) -> Result<Change<()>> {
@@ -255,9 +263,15 @@ impl Host for LinuxHost {
         Ok(self.workers.run("writing out a file system", limit, sync).await??)
     }
 
+    async fn give_to_group(&self, folder: &Path, group: u32) -> Result<Change<()>> {
+        let folder = folder.to_owned();
+        let work = move |meter: &files::Meter| group::give(&folder, group, meter);
+        let stall = self.settings.stall_limit;
+        Ok(with_progress(&self.copies, "giving a folder to a group", stall, &Silent, work).await?)
+    }
+
     async fn usage(&self, path: &Path) -> Result<FsUsage> {
-        let path = path.to_owned();
-        self.call("asking how full a file system is", move || usage::usage(&path)).await
+        Ok(self.questions.ask(&self.workers, self.settings.call_limit, path).await?)
     }
 
     async fn copy_file(&self, from: &Path, to: &Path, progress: &dyn Progress) -> Result<Copied> {

@@ -102,17 +102,7 @@ impl Ground {
 
     /// Starts `hawser` with these arguments and does not wait. The log goes to `NAME.log`.
     pub fn start(&self, name: &'static str, args: &[&str]) -> Program {
-        let log = self.path.join(format!("{name}.log"));
-        let open = || OpenOptions::new().append(true).create(true).open(&log);
-        let (out, err) = (open().expect("a log file"), open().expect("a log file"));
-        let child = self
-            .hawser(args)
-            .stdin(Stdio::null())
-            .stdout(out)
-            .stderr(err)
-            .spawn()
-            .expect("the program can be started");
-        Program { child, name, log }
+        Program::start(name, &mut self.hawser(args), &self.path)
     }
 
     /// Starts `hawser up` on the state folder and waits until it is ready.
@@ -232,6 +222,25 @@ pub struct Program {
 }
 
 impl Program {
+    /// Starts any command that stays in the foreground; its log goes to `NAME.log` in the folder.
+    pub fn start(name: &'static str, command: &mut Command, folder: &Path) -> Self {
+        let log = folder.join(format!("{name}.log"));
+        let open = || OpenOptions::new().append(true).create(true).open(&log);
+        let (out, err) = (open().expect("a log file"), open().expect("a log file"));
+        let child = command.stdin(Stdio::null()).stdout(out).stderr(err).spawn();
+        Self { child: child.expect("the program can be started"), name, log }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// How it ended; none while it runs.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("our own child")
+    }
+
     /// Waits until the server is ready; panics with its log when it ends or takes too long.
     pub async fn wait_ready(&mut self, client: &RestClient) {
         let begun = Instant::now();

@@ -10,6 +10,7 @@ use hawser_connect::{CONNECTORS, FileRegistry};
 use hawser_core::class::Class;
 use hawser_core::error::{Error, Kind, Result};
 use hawser_core::filesystem::FsKind;
+use hawser_core::group::{GroupRef, GroupRequest};
 use hawser_core::id::InstanceId;
 use hawser_core::name::{Alias, Labels, NodeId};
 use hawser_core::port::control::Reply;
@@ -119,6 +120,20 @@ impl Real {
         done(self.control.create_snapshot(request, WAIT).await?).map(drop)
     }
 
+    /// Takes a group, and answers the names of its snapshots.
+    pub async fn group(&self, name: &str, of: &[&str]) -> Result<Vec<String>> {
+        let volumes = of.iter().map(|name| volume(name)).collect();
+        let request = GroupRequest { alias: alias(name), volumes, labels: Labels::default() };
+        let group = done(self.control.create_group(request, WAIT).await?)?;
+        Ok(group.snapshots.iter().map(|snapshot| snapshot.alias.to_string()).collect())
+    }
+
+    /// Removes a group.
+    pub async fn delete_group(&self, name: &str) -> Result<()> {
+        let by_name = GroupRef::Alias(alias(name));
+        done(self.control.delete_group(&by_name, WAIT).await?)
+    }
+
     /// Mounts a volume on the folder of its name.
     pub async fn mount(&self, name: &str) -> Result<PathBuf> {
         let target = self.folder(name);
@@ -183,8 +198,8 @@ async fn assemble(host: &Arc<LinuxHost>, disk: &Path) -> Result<(Arc<dyn Control
     let host: Arc<dyn Host> = host.clone();
     let settings = json!({ "path": disk.join("pool"), "kind": "image" });
     let settings = settings.as_object().cloned().unwrap_or_default();
-    let provider =
-        hawser_provider::find("local")?.open(settings, &Deps { host: host.clone() }).await?;
+    let deps = Deps::new("default".parse()?, host.clone());
+    let provider = hawser_provider::find("local")?.open(settings, &deps).await?;
     let class = Class {
         name: "default".parse()?,
         provider: "local".into(),
@@ -201,12 +216,14 @@ async fn assemble(host: &Arc<LinuxHost>, disk: &Path) -> Result<(Arc<dyn Control
         host,
         connectors: CONNECTORS.into(),
         registry: Arc::new(registry),
+        pools: Vec::new(),
     });
     let hub = Hub::default();
     hub.add_local(id.clone(), Arc::new(half));
     let classes = vec![ClassEntry { class, provider }];
     let store = Arc::new(MemStore::new());
-    let engine = Engine::new(EngineParts { instance, store, classes, nodes: Arc::new(hub) });
+    let engine =
+        Engine::new(EngineParts { instance, store, classes, nodes: Arc::new(hub), history: true });
     engine.start().await?;
     Ok((Arc::new(engine), id))
 }

@@ -10,7 +10,9 @@ use hawser_core::class::Class;
 use hawser_core::error::Result;
 use hawser_core::id::InstanceId;
 use hawser_core::name::NodeId;
-use hawser_core::port::{Connector, Control, Host, Node, Nodes, Provider, Registry, Store};
+use hawser_core::port::{
+    Connector, Control, Host, Node, Nodes, Provider, Registry, Store, Upstream,
+};
 use hawser_engine::control::{ClassEntry, Engine, EngineParts};
 use hawser_provider::Deps;
 use hawser_testkit::fake_host::FakeHost;
@@ -36,6 +38,8 @@ pub struct Rig {
 pub struct Life {
     /// What callers talk to.
     pub control: Arc<dyn Control>,
+    /// The same for nodes that act by themselves.
+    pub upstream: Arc<dyn Upstream>,
     /// The wrapped host, for steps that use it directly.
     pub host: Arc<dyn Host>,
     /// The wrapped store, likewise.
@@ -79,7 +83,7 @@ impl Rig {
         let path = self.path(&format!("pool-{name}"));
         let settings = json!({ "path": path, "kind": kind, "overcommit": 1000.0 });
         let settings = settings.as_object().cloned().unwrap_or_default();
-        let deps = Deps { host: host.clone() };
+        let deps = Deps::new(name.parse()?, host.clone());
         let provider = hawser_provider::find("local")?.open(settings, &deps).await?;
         let class = Class {
             name: name.parse()?,
@@ -116,18 +120,20 @@ impl Rig {
             host: host.clone(),
             connectors: vec![local].into(),
             registry,
+            pools: Vec::new(),
         });
         half.recover().await?;
         let half: Arc<dyn Node> = Arc::new(FaultyNode::new(Arc::new(half), faults));
         let hub = Hub::default();
         hub.add_local(node.clone(), half);
         let nodes: Arc<dyn Nodes> = Arc::new(FaultyNodes::new(Arc::new(hub), faults));
-        let parts =
-            EngineParts { instance: self.instance.clone(), store: store.clone(), classes, nodes };
-        let engine = Engine::new(parts);
+        let instance = self.instance.clone();
+        let parts = EngineParts { instance, store: store.clone(), classes, nodes, history: true };
+        let engine = Arc::new(Engine::new(parts));
         engine.start().await?;
-        let control: Arc<dyn Control> = Arc::new(FaultyControl::new(Arc::new(engine), faults));
-        Ok(Life { control, host, store, node })
+        let upstream = engine.clone();
+        let control: Arc<dyn Control> = Arc::new(FaultyControl::new(engine, faults));
+        Ok(Life { control, upstream, host, store, node })
     }
 }
 

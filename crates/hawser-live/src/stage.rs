@@ -12,6 +12,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use hawser_core::change::Change;
 use hawser_core::error::{Error, Kind, Outcome, Result};
+use hawser_core::group::{GroupRef, GroupRequest};
 use hawser_core::name::{Alias, Labels};
 use hawser_core::page::PageRequest;
 use hawser_core::port::control::{Reply, VolumeFilter};
@@ -39,6 +40,8 @@ pub enum Strike {
     AnswerLost,
     /// Written, and there is never an answer.
     Silent,
+    /// Nothing is written, and there is never an answer.
+    Swallowed,
 }
 
 type Rule = Box<dyn Fn(&str, &Key, &[u8]) -> Option<Strike> + Send + Sync>;
@@ -95,6 +98,7 @@ impl Moody {
                 let _ = write.await?;
                 std::future::pending().await
             }
+            Some(Strike::Swallowed) => std::future::pending().await,
         }
     }
 }
@@ -300,6 +304,17 @@ pub fn request(name: &str, mib: u64) -> VolumeRequest {
 pub fn snapshot_of(volume: &str) -> SnapshotRequest {
     let alias = alias(&format!("{volume}-s"));
     SnapshotRequest { alias, volume: by_name(volume), labels: Labels::default() }
+}
+
+/// A request for a group of volumes.
+pub fn group_of(name: &str, volumes: &[&str]) -> GroupRequest {
+    let volumes = volumes.iter().map(|name| by_name(name)).collect();
+    GroupRequest { alias: alias(name), volumes, labels: Labels::default() }
+}
+
+/// A group by its name.
+pub fn group_named(name: &str) -> GroupRef {
+    GroupRef::Alias(alias(name))
 }
 
 /// The answer of what must be done by now.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use hawser_core::error::{Error, Kind, Result};
+use hawser_core::group::{GroupRef, GroupRequest};
 use hawser_core::id::OperationId;
 use hawser_core::name::{Alias, Labels};
 use hawser_core::operation::OperationState;
@@ -38,6 +39,8 @@ pub enum Step {
     Label(&'static str),
     /// Takes a snapshot of a volume.
     Snapshot(&'static str, &'static str),
+    /// Takes a group of volumes.
+    Group(&'static str, &'static [&'static str]),
     /// Publishes a volume.
     Publish(&'static str),
     /// Takes that back.
@@ -54,12 +57,18 @@ pub enum Step {
     Unmount(&'static str),
     /// Removes a snapshot.
     DeleteSnapshot(&'static str),
+    /// Removes a group.
+    DeleteGroup(&'static str),
     /// Removes a volume.
     Delete(&'static str),
     /// Begins to make a volume from another and cancels it half-way.
     CancelClone(&'static str, &'static str),
     /// Begins to take a snapshot of a volume and cancels it half-way.
     CancelSnapshot(&'static str, &'static str),
+    /// Begins to take a group and cancels it half-way.
+    CancelGroup(&'static str, &'static [&'static str]),
+    /// Takes a group, which fails while it is cut.
+    FailGroup(&'static str, &'static [&'static str]),
     /// Mounts a volume, which fails at the last step.
     FailMount(&'static str),
     /// Mounts it on a second folder, which fails at the last step.
@@ -88,6 +97,9 @@ pub const LIFE: &[Step] = &[
     Step::Attach("copy"),
     Step::Mount("back"),
     Step::Detach("copy"),
+    Step::CancelGroup("never", &["data", "back"]),
+    Step::FailGroup("never", &["data", "back"]),
+    Step::Group("g", &["back", "copy", "data"]),
     Step::Create("plain", "folders", 10),
     Step::Mount("plain"),
     Step::Snapshot("s2", "plain"),
@@ -97,6 +109,7 @@ pub const LIFE: &[Step] = &[
     Step::Look,
     Step::Unmount("back"),
     Step::Unmount("data"),
+    Step::DeleteGroup("g"),
     Step::DeleteSnapshot("s1"),
     Step::Delete("data"),
     Step::DeleteSnapshot("s2"),
@@ -113,6 +126,8 @@ pub struct Model {
     pub volumes: BTreeMap<String, u64>,
     /// Snapshots.
     pub snapshots: BTreeSet<String>,
+    /// Groups.
+    pub groups: BTreeSet<String>,
     /// Volumes that are published, and whether attached.
     pub published: BTreeMap<String, bool>,
     /// Folders that are mounted.
@@ -138,6 +153,10 @@ impl Model {
             Step::Snapshot(name, _) => {
                 self.snapshots.insert(name.into());
             }
+            Step::Group(name, of) => {
+                self.groups.insert(name.into());
+                self.snapshots.extend(of.iter().map(|of| member(name, of)));
+            }
             Step::Publish(name) => {
                 self.published.insert(name.into(), false);
             }
@@ -162,12 +181,18 @@ impl Model {
             Step::DeleteSnapshot(name) => {
                 self.snapshots.remove(name);
             }
+            Step::DeleteGroup(name) => {
+                self.groups.remove(name);
+                self.snapshots.retain(|of| !of.starts_with(&member(name, "")));
+            }
             Step::Delete(name) => {
                 self.volumes.remove(name);
                 self.labelled.remove(name);
             }
             Step::CancelClone(..)
             | Step::CancelSnapshot(..)
+            | Step::CancelGroup(..)
+            | Step::FailGroup(..)
             | Step::FailMount(_)
             | Step::FailMountAgain(_)
             | Step::Look => {}
@@ -182,6 +207,9 @@ impl Model {
         }
         if let Step::CancelSnapshot(name, of) = step {
             self.apply(Step::Snapshot(name, of));
+        }
+        if let Step::CancelGroup(name, of) | Step::FailGroup(name, of) = step {
+            self.apply(Step::Group(name, of));
         }
         if let Step::FailMount(name) = step {
             self.apply(Step::Mount(name));
@@ -210,6 +238,10 @@ impl Model {
         }
         for snapshot in control.list_snapshots(None, &everything).await?.items {
             model.snapshots.insert(snapshot.alias.to_string());
+            if let Some(id) = snapshot.group {
+                let group = control.get_group(&GroupRef::Id(id)).await?;
+                model.groups.insert(group.alias.to_string());
+            }
         }
         Ok(model)
     }
@@ -217,6 +249,11 @@ impl Model {
 
 fn again(name: &str) -> String {
     format!("{name}-again")
+}
+
+/// What the snapshot of a volume is called that was taken with a group.
+fn member(group: &str, volume: &str) -> String {
+    format!("{group}.{volume}")
 }
 
 fn alias(name: &str) -> Alias {
@@ -229,6 +266,10 @@ fn volume(name: &str) -> VolumeRef {
 
 fn snapshot(name: &str) -> SnapshotRef {
     SnapshotRef::Alias(alias(name))
+}
+
+fn group(name: &str) -> GroupRef {
+    GroupRef::Alias(alias(name))
 }
 
 fn done<T>(reply: Reply<T>) -> Result<T> {
@@ -278,13 +319,19 @@ impl Step {
                 };
                 done(control.create_snapshot(request, WAIT).await?).map(drop)
             }
+            Self::Group(name, of) => {
+                let volumes = of.iter().map(|name| volume(name)).collect();
+                let (alias, labels) = (alias(name), Labels::default());
+                let request = GroupRequest { alias, volumes, labels };
+                done(control.create_group(request, WAIT).await?).map(drop)
+            }
             Self::Publish(name) => {
-                let request = PublishRequest { node: node.clone(), read_only: false };
+                let request = PublishRequest::new(node.clone(), false);
                 done(control.publish(&volume(name), request, WAIT).await?).map(drop)
             }
             Self::Unpublish(name) => done(control.unpublish(&volume(name), node, WAIT).await?),
             Self::Attach(name) => {
-                let request = PublishRequest { node: node.clone(), read_only: false };
+                let request = PublishRequest::new(node.clone(), false);
                 done(control.attach(&volume(name), request, WAIT).await?).map(drop)
             }
             Self::Detach(name) => done(control.detach(&volume(name), node, WAIT).await?),
@@ -296,6 +343,7 @@ impl Step {
             Self::DeleteSnapshot(name) => {
                 done(control.delete_snapshot(&snapshot(name), WAIT).await?)
             }
+            Self::DeleteGroup(name) => done(control.delete_group(&group(name), WAIT).await?),
             Self::Delete(name) => done(control.delete_volume(&volume(name), WAIT).await?),
             Self::CancelClone(name, of) => {
                 Self::Delete(name).perform_again(rig, life).await?;
@@ -304,6 +352,18 @@ impl Step {
             Self::CancelSnapshot(name, of) => {
                 Self::DeleteSnapshot(name).perform_again(rig, life).await?;
                 cancelled(rig, life, name, Self::Snapshot(name, of)).await
+            }
+            Self::CancelGroup(name, of) => {
+                Self::DeleteGroup(name).perform_again(rig, life).await?;
+                cancelled(rig, life, name, Self::Group(name, of)).await
+            }
+            Self::FailGroup(name, of) => {
+                Self::DeleteGroup(name).perform_again(rig, life).await?;
+                rig.host.fail_next("copy_file", Error::new(Kind::Precondition, "not today"));
+                let refused = Self::Group(name, of).perform_again(rig, life).await;
+                assert_eq!(refused.err().map(|error| error.kind()), Some(Kind::Precondition));
+                assert!(rig.host.snapshot().frozen.is_empty(), "{name}: left frozen");
+                Ok(())
             }
             Self::FailMount(name) => {
                 Self::Unmount(name).perform_again(rig, life).await?;
@@ -377,6 +437,9 @@ async fn look(rig: &Rig, life: &Life) -> Result<()> {
     }
     for found in control.list_snapshots(None, &largest).await?.items {
         control.get_snapshot(&SnapshotRef::Id(found.id)).await?;
+        if let Some(group) = found.group {
+            control.get_group(&GroupRef::Id(group)).await?;
+        }
     }
     for operation in control.list_operations(&OperationFilter::default(), &largest).await?.items {
         control.get_operation(&operation.id, Duration::ZERO).await?;
@@ -384,7 +447,7 @@ async fn look(rig: &Rig, life: &Life) -> Result<()> {
     let missing = control.cancel_operation(&OperationId::generate()).await;
     assert_eq!(missing.err().map(|error| error.kind()), Some(Kind::NotFound));
     for class in control.list_classes().await? {
-        control.capacity(&class.name).await?;
+        control.capacity(&class.name, None).await?;
     }
     assert_eq!(control.list_nodes().await?.len(), 1);
     drop(control.events(None).await?);

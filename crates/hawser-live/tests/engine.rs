@@ -217,7 +217,7 @@ async fn an_unknown_outcome_is_answered_as_such_and_settled_behind_the_caller() 
     let lost = Error::new(Kind::Timeout, "the answer was lost").with_outcome(Outcome::Unknown);
     stage.rig.host.fail_next("attach_loop", lost);
 
-    let request = PublishRequest { node: stage.life.node.clone(), read_only: false };
+    let request = PublishRequest::new(stage.life.node.clone(), false);
     let error = stage.life.control.attach(&by_name("v"), request.clone(), WAIT).await.unwrap_err();
 
     assert!(error.is_unknown(), "{error:?}");

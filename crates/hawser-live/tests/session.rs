@@ -55,6 +55,7 @@ async fn loop_a_whole_session_survives_a_killed_server() {
     );
     server = ground.up(&[]).await;
     ground.ok(&["volume", "create", "copy", "--from-snapshot", "s1"]);
+    ground.ok(&["snapshot", "group", "create", "g1", "data", "copy"]);
     let before = total(&folder);
     ground.ok(&["volume", "expand", "data", "4GiB"]);
     let after = total(&folder);
@@ -75,6 +76,7 @@ async fn loop_a_whole_session_survives_a_killed_server() {
 
     ground.ok(&["unmount", "data"]);
     ground.ok(&["snapshot", "delete", "s1"]);
+    ground.ok(&["snapshot", "group", "delete", "g1"]);
     ground.ok(&["volume", "delete", "data"]);
     ground.ok(&["volume", "delete", "copy"]);
     let listed = json_of(&ground.ok(&["volume", "list", "-o", "json"]));
@@ -117,10 +119,14 @@ fn assert_api_agrees(ground: &Ground, listed: &Value) {
         ("/v1/volumes/none", 404),
         ("/v1/snapshots", 200),
         ("/v1/snapshots/s1", 200),
+        ("/v1/snapshots/g1.copy", 200),
+        ("/v1/groups/g1", 200),
+        ("/v1/groups/none", 404),
         ("/v1/operations", 200),
         (&*format!("/v1/operations/{operation}"), 200),
         ("/v1/classes", 200),
         ("/v1/classes/default/capacity", 200),
+        (&*format!("/v1/classes/default/capacity?place=node%3D{node}"), 200),
         ("/v1/nodes", 200),
         ("/v1/doctor", 200),
         ("/readyz", 200),
@@ -135,9 +141,15 @@ fn assert_api_agrees(ground: &Ground, listed: &Value) {
         ("PATCH", "/v1/volumes/api", json!({ "labels": { "a": "b" } }), 200),
         ("POST", "/v1/volumes/api/expand", json!({ "size": "80MiB" }), 200),
         ("POST", "/v1/snapshots", json!({ "name": "s2", "volume": "api" }), 201),
+        ("POST", "/v1/groups", json!({ "name": "g2", "volumes": ["api"] }), 201),
+        ("POST", "/v1/groups", json!({ "name": "g2", "volumes": ["api"] }), 200),
+        ("POST", "/v1/groups", json!({ "name": "g2", "volumes": ["api", "copy"] }), 409),
+        ("DELETE", "/v1/snapshots/g2.api", Value::Null, 400),
+        ("DELETE", "/v1/groups/g2", Value::Null, 204),
         ("PUT", &*format!("/v1/volumes/api/publications/{node}"), json!({}), 201),
         ("DELETE", &*format!("/v1/volumes/api/publications/{node}"), Value::Null, 204),
         ("PUT", &*format!("/v1/volumes/api/attachments/{node}"), json!({}), 201),
+        ("POST", "/v1/groups", json!({ "name": "g3", "volumes": ["api"] }), 412),
         ("DELETE", &*format!("/v1/volumes/api/attachments/{node}"), Value::Null, 204),
         ("DELETE", "/v1/snapshots/s2", Value::Null, 204),
         ("DELETE", "/v1/volumes/api", Value::Null, 204),

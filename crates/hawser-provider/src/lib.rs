@@ -7,20 +7,26 @@
 mod error;
 pub mod local;
 pub mod null;
+pub mod on_nodes;
+mod reach;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use hawser_core::Result;
+use hawser_core::class::Ability;
+use hawser_core::id::{SnapshotId, VolumeId};
+use hawser_core::name::{ClassName, NodeId};
 use hawser_core::port::provider::ProviderInfo;
-use hawser_core::port::{Host, Provider};
+use hawser_core::port::{Host, Nodes, Provider};
+use hawser_core::volume::Access;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use crate::error::SettingsError;
 
 /// Every storage system that is built in, in the order in which tables show them.
-pub static PROVIDERS: [&dyn ProviderType; 2] = [&local::Local, &null::Null];
+pub static PROVIDERS: [&dyn ProviderType; 3] = [&local::Local, &null::Null, &on_nodes::OnNodes];
 
 /// One kind of storage system, before it is configured.
 #[async_trait]
@@ -31,6 +37,27 @@ pub trait ProviderType: Sync {
     /// Makes a provider of it by the settings of a class: reads what the storage holds, changes
     /// nothing that exists. Settings that it does not know or cannot use are `Kind::Invalid`.
     async fn open(&self, settings: Map<String, Value>, deps: &Deps) -> Result<Arc<dyn Provider>>;
+
+    /// What a class with these settings can do, for storage that is on a node itself and so cannot
+    /// be opened by a control half elsewhere. `None` for storage that is reached over a network.
+    /// Settings that it cannot use are `Kind::Invalid`.
+    fn outline(&self, _settings: &Map<String, Value>) -> Result<Option<Outline>> {
+        Ok(None)
+    }
+}
+
+/// What a class can do on whichever node has it, known from its type and settings alone.
+#[derive(Clone, Debug)]
+pub struct Outline {
+    /// What [`Provider::abilities`] answers there.
+    pub abilities: Vec<Ability>,
+    /// What [`Provider::default_access`] answers there.
+    pub default_access: Access,
+    /// [`Provider::handle`], which is a function of the id alone.
+    pub handle: fn(&VolumeId) -> String,
+    /// [`Snapshots::snapshot_handle`](hawser_core::port::provider::Snapshots::snapshot_handle),
+    /// likewise.
+    pub snapshot_handle: fn(&SnapshotId) -> String,
 }
 
 /// What a provider is given by the process it runs in.
@@ -38,6 +65,20 @@ pub trait ProviderType: Sync {
 pub struct Deps {
     /// The machine whose files and devices it uses.
     pub host: Arc<dyn Host>,
+    /// The node that this machine is, for classes whose volumes must be known to be there; `None`
+    /// where there is one machine and nobody asks.
+    pub node: Option<NodeId>,
+    /// The name of the class that is opened, by which nodes know it too.
+    pub class: ClassName,
+    /// The nodes of the control half; `None` where there is none, as on a node itself.
+    pub nodes: Option<Arc<dyn Nodes>>,
+}
+
+impl Deps {
+    /// For a class on the machine of this process.
+    pub fn new(class: ClassName, host: Arc<dyn Host>) -> Self {
+        Self { host, node: None, class, nodes: None }
+    }
 }
 
 /// The storage system of this name; `Kind::Invalid` with the names there are when there is none.

@@ -4,6 +4,8 @@
 //! `store_contract!` of the testkit. [`transfer`] moves records between stores.
 
 pub mod embedded;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 pub mod transfer;
 
 use std::fmt;
@@ -15,11 +17,19 @@ use hawser_core::port::Store;
 use hawser_core::{Error, Kind, Result};
 
 /// Every store that is built in.
-pub const STORES: &[&StoreInfo] = &[&embedded::INFO];
+pub const STORES: &[&StoreInfo] = &[
+    &embedded::INFO,
+    #[cfg(feature = "kubernetes")]
+    &kubernetes::INFO,
+];
 
 /// The largest value a store is asked to keep: far above any record, below what would stall the
 /// other writers. Larger ones are refused as `OutOfRange`.
 pub const LARGEST_VALUE: usize = 8 << 20;
+
+/// What keys of secrets begin with: they are never exported, and a store that has a better place for
+/// secrets keeps them there.
+pub(crate) const SECRETS: &str = "secret/";
 
 /// An open store, once it is awaited.
 type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Store>>> + Send>>;

@@ -162,6 +162,24 @@ async fn a_reboot_takes_devices_and_mounts_and_changes_the_boot_id() {
 }
 
 #[tokio::test]
+async fn a_read_only_mark_is_told_and_is_not_how_a_device_was_attached() {
+    let host = FakeHost::new();
+    let image = host.add_image("a.img", ByteSize::mib(1));
+    let device = attach(&host, &image).await;
+
+    host.disks().set_read_only(&device.device, true).await.unwrap();
+
+    assert!(host.refuses_writes(&device.device));
+    assert_eq!(attach(&host, &image).await, device, "attached writable as before");
+    let marked = std::slice::from_ref(&device.device);
+    assert_eq!(host.snapshot().marked, marked);
+    host.detach_loop(&device, false).await.unwrap();
+    assert_eq!(host.snapshot().marked, marked, "nobody took it off");
+    let again = attach(&host, &image).await;
+    assert!(!host.refuses_writes(&again.device) && host.snapshot().marked.is_empty());
+}
+
+#[tokio::test]
 async fn failures_strike_before_or_after_the_act() {
     let host = FakeHost::new();
     let target = host.dir().join("t");

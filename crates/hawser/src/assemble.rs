@@ -1,6 +1,6 @@
 //! Puts the parts together: the only place that names implementations.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -12,11 +12,11 @@ use serde_json::Value;
 use hawser_api::link::Hub;
 use hawser_connect::node::{NodeHalf, NodeParts};
 use hawser_connect::{CONNECTORS, FileRegistry};
-use hawser_core::class::Class;
+use hawser_core::class::{Ability, Class};
 use hawser_core::error::{Classify, Error, Kind, Result, ResultExt};
 use hawser_core::id::InstanceId;
 use hawser_core::name::{ClassName, NodeId};
-use hawser_core::port::Host;
+use hawser_core::port::{Host, Nodes, Provider};
 use hawser_engine::control::{ClassEntry, Engine, EngineParts};
 use hawser_host::{HostSettings, LinuxHost};
 use hawser_provider::Deps;
@@ -77,13 +77,34 @@ pub(crate) struct Server {
     pub(crate) hub: Arc<Hub>,
 }
 
+/// Where storage is that is part of a machine, such as local pools.
+#[derive(Clone, Debug)]
+pub(crate) enum Storage {
+    /// On this machine, which nobody asks the name of.
+    Here,
+    /// On this machine, and volumes are known to be reached from this node alone.
+    OnNode(NodeId),
+    /// On the nodes that dial in.
+    OnNodes,
+}
+
 /// Opens the store and the classes. The engine has not started yet.
-pub(crate) async fn server(settings: &Settings, host: &Arc<dyn Host>) -> Result<Server> {
+pub(crate) async fn server(
+    settings: &Settings,
+    host: &Arc<dyn Host>,
+    storage: &Storage,
+) -> Result<Server> {
     let instance = prepare_state(&settings.state_dir)?;
     let store = hawser_store::open(&settings.store).await?;
+    let hub = Arc::new(Hub::default());
     let mut classes = Vec::new();
     for (name, class) in &settings.class {
-        let entry = open_class(name, class, settings, host).await;
+        let node = if let Storage::OnNode(id) = storage { Some(id.clone()) } else { None };
+        let nodes: Arc<dyn Nodes> = hub.clone();
+        let deps = Deps { node, nodes: Some(nodes), ..Deps::new(name.clone(), host.clone()) };
+        let class =
+            if matches!(storage, Storage::OnNodes) { on_nodes(class)? } else { class.clone() };
+        let entry = open_class(name, &class, settings, &deps).await;
         classes.push(entry.context(|| format!("opening class {name}"))?);
     }
     if !settings.class.contains_key(&settings.default_class) {
@@ -91,19 +112,64 @@ pub(crate) async fn server(settings: &Settings, host: &Arc<dyn Host>) -> Result<
             format!("default_class is {}, but there is no such class", settings.default_class);
         return Err(Error::new(Kind::Invalid, message));
     }
-    let hub = Arc::new(Hub::default());
-    let parts = EngineParts { instance, store, classes, nodes: hub.clone() };
+    // Each write of a shared store is a request to somebody else's server.
+    let history = settings.store.starts_with("embedded:");
+    let parts = EngineParts { instance, store, classes, nodes: hub.clone(), history };
     Ok(Server { engine: Arc::new(Engine::new(parts)), hub })
+}
+
+/// A class whose storage is part of a machine, as the control half sees it that is elsewhere.
+fn on_nodes(class: &ClassSettings) -> Result<ClassSettings> {
+    let kind = hawser_provider::find(&class.provider)?;
+    if kind.outline(&class.rest)?.is_none() {
+        return Ok(class.clone());
+    }
+    let mut rest = class.rest.clone();
+    rest.insert("of".to_owned(), class.provider.clone().into());
+    Ok(ClassSettings { provider: "on_nodes".to_owned(), rest })
+}
+
+/// The classes whose storage is part of this machine, as its node half has them.
+pub(crate) async fn pools(
+    settings: &Settings,
+    host: &Arc<dyn Host>,
+    node: &NodeId,
+) -> Result<Vec<(ClassName, Arc<dyn Provider>)>> {
+    let mut pools = Vec::new();
+    for (name, class) in &settings.class {
+        let kind = hawser_provider::find(&class.provider)?;
+        if kind.outline(&class.rest)?.is_none() {
+            continue;
+        }
+        let deps = Deps { node: Some(node.clone()), ..Deps::new(name.clone(), host.clone()) };
+        let provider = kind.open(class.rest.clone(), &deps).await;
+        pools.push((name.clone(), provider.context(|| format!("opening class {name}"))?));
+    }
+    Ok(pools)
+}
+
+/// What the classes of the settings can do, whoever runs them: a driver says the same of itself in
+/// each of its processes.
+pub(crate) fn abilities(settings: &Settings) -> Result<HashSet<Ability>> {
+    let mut all = HashSet::new();
+    for class in settings.class.values() {
+        let kind = hawser_provider::find(&class.provider)?;
+        if let Some(outline) = kind.outline(&class.rest)? {
+            all.extend(outline.abilities);
+            all.insert(Ability::Placement);
+        }
+    }
+    Ok(all)
 }
 
 async fn open_class(
     name: &ClassName,
     class: &ClassSettings,
     settings: &Settings,
-    host: &Arc<dyn Host>,
+    deps: &Deps,
 ) -> Result<ClassEntry> {
     let kind = hawser_provider::find(&class.provider)?;
-    let provider = kind.open(class.rest.clone(), &Deps { host: host.clone() }).await?;
+    let provider = kind.open(class.rest.clone(), deps).await?;
     let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let shown: BTreeMap<_, _> =
         class.rest.iter().map(|(key, value)| (key.clone(), shown(value))).collect();
@@ -122,12 +188,10 @@ pub(crate) async fn node(
     state_dir: &Path,
     id: Option<&NodeId>,
     host: &Arc<dyn Host>,
+    pools: Vec<(ClassName, Arc<dyn Provider>)>,
 ) -> Result<(NodeId, Arc<NodeHalf>)> {
     let instance = prepare_state(state_dir)?;
-    let id = match id {
-        Some(id) => id.clone(),
-        None => node_id(&host.facts().await?.hostname),
-    };
+    let id = own_id(id, host).await?;
     let HostSettings { run_dir, lock_dir, .. } = host_settings(state_dir).await?;
     let half = NodeHalf::new(NodeParts {
         id: id.clone(),
@@ -135,11 +199,20 @@ pub(crate) async fn node(
         host: host.clone(),
         connectors: CONNECTORS.into(),
         registry: Arc::new(FileRegistry::open(&run_dir, &lock_dir)?),
+        pools,
     });
     half.recover()
         .await
         .context(|| "putting right what an earlier run left on this host".into())?;
     Ok((id, Arc::new(half)))
+}
+
+/// The id of this machine as a node: the one that was given, else its name.
+pub(crate) async fn own_id(given: Option<&NodeId>, host: &Arc<dyn Host>) -> Result<NodeId> {
+    match given {
+        Some(id) => Ok(id.clone()),
+        None => Ok(node_id(&host.facts().await?.hostname)),
+    }
 }
 
 /// The host library: records and locks shared with every Hawser process of the host, or below the

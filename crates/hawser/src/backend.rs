@@ -12,7 +12,7 @@ use hawser_core::port::{Control, Node};
 use hawser_core::secret::Secret;
 use hawser_front::cli;
 
-use crate::assemble;
+use crate::assemble::{self, Storage};
 use crate::commands::Command;
 use crate::serve;
 use crate::settings::{Settings, SettingsFlags};
@@ -52,8 +52,9 @@ impl Backend {
         let privileged = assemble::is_privileged().await?;
         let settings =
             Settings::read(&SettingsFlags::default(), &self.global, &state_dir, privileged)?;
-        let server = assemble::server(&settings, &host).await?;
-        let (id, half) = assemble::node(&state_dir, settings.node_id.as_ref(), &host).await?;
+        let server = assemble::server(&settings, &host, &Storage::Here).await?;
+        let id = settings.node_id.as_ref();
+        let (id, half) = assemble::node(&state_dir, id, &host, Vec::new()).await?;
         server.hub.add_local(id, half);
         Ok(server.engine)
     }
@@ -94,7 +95,7 @@ impl cli::Backend for Backend {
         }
         let state_dir = state_dir::find(self.global.state_dir.as_deref())?;
         let host = assemble::host(&state_dir).await?;
-        let (_, half) = assemble::node(&state_dir, None, &host).await?;
+        let (_, half) = assemble::node(&state_dir, None, &host, Vec::new()).await?;
         Ok(half)
     }
 

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 
 use hawser_front::cli::{self, Global, generate};
 
+use crate::csi::CsiArgs;
 use crate::settings::SettingsFlags;
 use crate::store::StoreCommand;
 
@@ -44,6 +45,11 @@ pub(crate) enum Own {
     /// Run the control half as a service; nodes dial in with `hawser node`
     #[command(after_help = "Examples:\n  hawser serve --config /etc/hawser/hawser.toml")]
     Serve(SettingsFlags),
+    /// Run the CSI driver, whole or one half of it
+    #[command(
+        after_help = "Examples:\n  hawser csi --endpoint unix:///run/csi.sock --node-id node-1 --state-dir /srv/hawser\n  hawser csi --mode controller --kubernetes --store kubernetes: --endpoint unix:///csi/csi.sock --link-listen 0.0.0.0:7781 …\n  hawser csi --mode node --link-server hawser-controller:7781 --endpoint unix:///csi/csi.sock …"
+    )]
+    Csi(Box<CsiArgs>),
     /// Move the records out of a store or into one; the server must not run
     #[command(
         subcommand,

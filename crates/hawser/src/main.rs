@@ -3,6 +3,7 @@
 mod assemble;
 mod backend;
 mod commands;
+mod csi;
 mod demo;
 mod log;
 mod serve;
@@ -63,6 +64,7 @@ fn run(global: &cli::Global, command: Own) -> Result<()> {
         }
         Own::Up(flags) => server(&flags, &state_dir()?, global, true),
         Own::Serve(flags) => server(&flags, &state_dir()?, global, false),
+        Own::Csi(args) => driver(*args, &state_dir()?, global),
         Own::Store(command) => runtime()?.block_on(store::run(&command, &state_dir()?)),
         Own::Completions(args) => {
             generate::completions(Cli::command(), &args, &mut std::io::stdout());
@@ -84,6 +86,16 @@ fn server(
     let settings = Settings::read(flags, global, state_dir, privileged)?;
     log::start(&settings.log, settings.log_format)?;
     runtime.block_on(serve::server(settings, with_node))
+}
+
+fn driver(args: csi::CsiArgs, state_dir: &Path, global: &cli::Global) -> Result<()> {
+    let runtime = runtime()?;
+    // The storage of a controller's classes is on nodes, which are privileged, whatever it is itself.
+    let privileged =
+        args.mode == csi::Mode::Controller || runtime.block_on(assemble::is_privileged())?;
+    let settings = Settings::read(&args.settings, global, state_dir, privileged)?;
+    log::start(&settings.log, settings.log_format)?;
+    runtime.block_on(csi::run(&args, &settings))
 }
 
 fn node(global: &cli::Global, args: cli::args::node::NodeArgs) -> Result<()> {

@@ -9,18 +9,21 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, watch};
+use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
 use hawser_api::Endpoint;
-use hawser_api::link::{DialOptions, Hub, NodeChange, dial, listen_for_callers, listen_for_nodes};
+use hawser_api::link::{
+    DialOptions, NodeChange, Reception, TlsListener, dial, listen_for_callers, listen_for_nodes,
+};
 use hawser_core::error::{Error, Kind, Result, ResultExt};
 use hawser_core::name::NodeId;
-use hawser_core::port::Node;
+use hawser_core::port::{Node, Upstream};
 use hawser_core::secret::Secret;
 use hawser_engine::control::Engine;
 use hawser_front::rest::{Api, Limits, Listener, Tls, serve as serve_rest};
 
-use crate::assemble::{self, Server};
+use crate::assemble::{self, Server, Storage};
 use crate::settings::Settings;
 
 /// How long running operations may take to end when the server stops; the rest is taken up at the
@@ -46,32 +49,82 @@ pub(crate) fn link_socket(server: Option<&Endpoint>, state_dir: &Path) -> Result
 /// Runs the control half, with this machine as a node where `with_node` says so.
 pub(crate) async fn server(settings: Settings, with_node: bool) -> Result<()> {
     let host = assemble::host(&settings.state_dir).await?;
-    let Server { engine, hub } = assemble::server(&settings, &host).await?;
+    let server = assemble::server(&settings, &host, &Storage::Here).await?;
     if with_node {
-        let (id, half) =
-            assemble::node(&settings.state_dir, settings.node_id.as_ref(), &host).await?;
-        hub.add_local(id, half);
+        let id = settings.node_id.as_ref();
+        let (id, half) = assemble::node(&settings.state_dir, id, &host, Vec::new()).await?;
+        server.hub.add_local(id, half);
     }
     let listeners = listeners(&settings)?;
-    let changes = hub.subscribe();
-    engine.start().await.context(|| "taking up what an earlier run left".into())?;
-    let (stop, stopped) = watch::channel(false);
-    let nodes = tokio::spawn(accept_nodes(settings.state_dir.clone(), hub.clone(), stopped));
-    let watcher = tokio::spawn(watch_nodes(engine.clone(), changes));
+    let running = Running::start(server, &settings).await?;
     announce(&settings, with_node);
-    let api = Api::new(engine.clone(), env!("CARGO_PKG_VERSION"));
-    let served = serve_rest(listeners, api, Limits::default(), asked_to_stop()).await;
+    let served = running.serve_rest(listeners, asked_to_stop()).await;
     info!("stopping");
-    stop.send_replace(true);
-    watcher.abort();
-    engine.stop(GRACE).await;
-    if let Err(error) = nodes.await {
-        warn!(%error, "the node listener ended badly");
-    }
+    running.stop().await;
     served
 }
 
-fn listeners(settings: &Settings) -> Result<Vec<Listener>> {
+/// The control half at work, and the ways on which nodes dial in.
+pub(crate) struct Running {
+    pub(crate) engine: Arc<Engine>,
+    stop: watch::Sender<bool>,
+    doors: Vec<JoinHandle<()>>,
+    watcher: JoinHandle<()>,
+}
+
+impl Running {
+    /// Takes up what an earlier run left, and opens the doors.
+    pub(crate) async fn start(server: Server, settings: &Settings) -> Result<Self> {
+        let Server { engine, hub } = server;
+        let door = match (settings.link_listen, settings.link_files()?) {
+            (Some(address), Some(files)) => Some(TlsListener::bind(address, files).await?),
+            (Some(address), None) => {
+                let message = format!(
+                    "nodes dial {address} with certificates: set link_cert, link_key, link_ca"
+                );
+                return Err(Error::new(Kind::Invalid, message));
+            }
+            (None, _) => None,
+        };
+        let changes = hub.subscribe();
+        engine.start().await.context(|| "taking up what an earlier run left".into())?;
+        let (stop, stopped) = watch::channel(false);
+        let reception =
+            Reception { hub: (*hub).clone(), upstream: Some(engine.clone() as Arc<dyn Upstream>) };
+        let here = accept_nodes(settings.state_dir.clone(), reception.clone(), stopped.clone());
+        let mut doors = vec![tokio::spawn(here)];
+        if let Some(door) = door {
+            info!(address = ?door.address(), "taking in nodes");
+            doors.push(tokio::spawn(door.serve(reception, stopped)));
+        }
+        let watcher = tokio::spawn(watch_nodes(engine.clone(), changes));
+        Ok(Self { engine, stop, doors, watcher })
+    }
+
+    /// Serves the REST API until it is told to stop.
+    pub(crate) async fn serve_rest(
+        &self,
+        listeners: Vec<Listener>,
+        stop: impl Future<Output = ()> + Send + 'static,
+    ) -> Result<()> {
+        let api = Api::new(self.engine.clone(), env!("CARGO_PKG_VERSION"));
+        serve_rest(listeners, api, Limits::default(), stop).await
+    }
+
+    /// Closes the doors and waits for what is at work, for a while.
+    pub(crate) async fn stop(self) {
+        self.stop.send_replace(true);
+        self.watcher.abort();
+        self.engine.stop(GRACE).await;
+        for door in self.doors {
+            if let Err(error) = door.await {
+                warn!(%error, "the node listener ended badly");
+            }
+        }
+    }
+}
+
+pub(crate) fn listeners(settings: &Settings) -> Result<Vec<Listener>> {
     let mut listeners = vec![Listener::unix(&settings.socket, settings.socket_group)?];
     if let Some(address) = settings.listen {
         let Some(token_file) = &settings.token_file else {
@@ -105,13 +158,13 @@ pub(crate) fn read(path: &Path) -> Result<String> {
 }
 
 /// Takes in nodes on this machine that dial the state folder's socket.
-async fn accept_nodes(state_dir: PathBuf, hub: Arc<Hub>, stopped: watch::Receiver<bool>) {
+async fn accept_nodes(state_dir: PathBuf, reception: Reception, stopped: watch::Receiver<bool>) {
     let path = state_dir.join(LINK_SOCKET);
     // The store's lock says that no other server uses this folder, so what is here is left over.
     let _ = std::fs::remove_file(&path);
     let allowed = BTreeSet::from([0, rustix::process::geteuid().as_raw()]);
     match UnixListener::bind(&path) {
-        Ok(listener) => listen_for_nodes(listener, (*hub).clone(), allowed, stopped).await,
+        Ok(listener) => listen_for_nodes(listener, reception, allowed, stopped).await,
         Err(error) => warn!(path = %path.display(), %error, "nodes cannot dial in"),
     }
     let _ = std::fs::remove_file(&path);
@@ -148,7 +201,7 @@ fn announce(settings: &Settings, with_node: bool) {
 
 /// Ends at SIGTERM or Ctrl-C. Both are heard from the call on, not from the first poll: a server
 /// that has answered somebody must stop in order when it is told to.
-fn asked_to_stop() -> impl Future<Output = ()> + Send {
+pub(crate) fn asked_to_stop() -> impl Future<Output = ()> + Send {
     let terminate = signal(SignalKind::terminate());
     let interrupt = signal(SignalKind::interrupt());
     async move {
@@ -180,7 +233,7 @@ pub(crate) async fn node(state_dir: &Path, job: NodeJob) -> Result<()> {
     let half: Arc<dyn Node> = match &job.server {
         Some(server) => {
             let host = assemble::host(state_dir).await?;
-            let (id, half) = assemble::node(state_dir, job.id.as_ref(), &host).await?;
+            let (id, half) = assemble::node(state_dir, job.id.as_ref(), &host, Vec::new()).await?;
             info!(node.id = %id, server = %server.display(), "dialling");
             half
         }

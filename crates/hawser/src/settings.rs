@@ -9,6 +9,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use hawser_api::link::TlsFiles;
 use hawser_core::error::{Classify, Kind, Result};
 use hawser_core::name::{ClassName, NodeId};
 use hawser_front::cli::Global;
@@ -46,6 +47,18 @@ pub(crate) struct SettingsFlags {
     /// The key of the TCP address
     #[arg(long, env = "HAWSER_TLS_KEY", value_name = "FILE")]
     tls_key: Option<PathBuf>,
+    /// Where nodes on other machines dial in, over mutual TLS; needs the other --link options
+    #[arg(long, env = "HAWSER_LINK_LISTEN", value_name = "ADDRESS:PORT")]
+    link_listen: Option<String>,
+    /// The certificate chain of this end of the node link
+    #[arg(long, env = "HAWSER_LINK_CERT", value_name = "FILE")]
+    link_cert: Option<PathBuf>,
+    /// The key of this end of the node link
+    #[arg(long, env = "HAWSER_LINK_KEY", value_name = "FILE")]
+    link_key: Option<PathBuf>,
+    /// The authority that the certificate of the other end must come from
+    #[arg(long, env = "HAWSER_LINK_CA", value_name = "FILE")]
+    link_ca: Option<PathBuf>,
     /// The class that is used when none is named
     #[arg(long, env = "HAWSER_DEFAULT_CLASS", value_name = "CLASS")]
     default_class: Option<String>,
@@ -77,6 +90,14 @@ pub(crate) struct Settings {
     pub(crate) tls_cert: Option<PathBuf>,
     /// The key of the TCP address.
     pub(crate) tls_key: Option<PathBuf>,
+    /// Where nodes on other machines dial in.
+    pub(crate) link_listen: Option<SocketAddr>,
+    /// The certificate chain of this end of the node link.
+    pub(crate) link_cert: Option<PathBuf>,
+    /// The key of this end of the node link.
+    pub(crate) link_key: Option<PathBuf>,
+    /// The authority of the other end of the node link.
+    pub(crate) link_ca: Option<PathBuf>,
     /// The class that is used when none is named.
     pub(crate) default_class: ClassName,
     /// The classes.
@@ -116,12 +137,18 @@ pub(crate) enum SettingsError {
     /// A value or a key is wrong.
     #[error("the settings cannot be used")]
     Wrong { source: Box<toml::de::Error> },
+    /// Some of the files of the node link are missing.
+    #[error("link_cert, link_key and link_ca are set together or not at all")]
+    HalfALink,
 }
 
 impl Classify for SettingsError {
     fn kind(&self) -> Kind {
         match self {
-            Self::Unreadable { .. } | Self::Malformed { .. } | Self::Wrong { .. } => Kind::Invalid,
+            Self::Unreadable { .. }
+            | Self::Malformed { .. }
+            | Self::Wrong { .. }
+            | Self::HalfALink => Kind::Invalid,
         }
     }
 }
@@ -187,6 +214,21 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// The files of this end of the node link; all of them or none.
+    pub(crate) fn link_files(&self) -> Result<Option<TlsFiles>> {
+        match (&self.link_cert, &self.link_key, &self.link_ca) {
+            (Some(certificate), Some(key), Some(authority)) => Ok(Some(TlsFiles {
+                certificate: certificate.clone(),
+                key: key.clone(),
+                authority: authority.clone(),
+            })),
+            (None, None, None) => Ok(None),
+            (_, _, _) => Err(SettingsError::HalfALink.into()),
+        }
+    }
+}
+
 impl SettingsFlags {
     /// The flags that were given, as a settings table.
     fn table(&self) -> toml::Table {
@@ -200,6 +242,10 @@ impl SettingsFlags {
             ("listen", self.listen.clone()),
             ("tls_cert", text(&self.tls_cert)),
             ("tls_key", text(&self.tls_key)),
+            ("link_listen", self.link_listen.clone()),
+            ("link_cert", text(&self.link_cert)),
+            ("link_key", text(&self.link_key)),
+            ("link_ca", text(&self.link_ca)),
             ("default_class", self.default_class.clone()),
         ];
         let given = given.into_iter().filter_map(|(key, value)| Some((key, value?)));

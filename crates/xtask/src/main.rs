@@ -1,11 +1,14 @@
 //! `cargo xtask`: the checks that keep the house in shape, and the test runner.
 //!
 //! Each check reads the tree (and `cargo metadata`) and answers a [`report::Report`]; it changes
-//! nothing. `cargo xtask all` runs every one of them. Only `test` and `changelog --release` act.
+//! nothing. `cargo xtask all` runs every one of them. Only `test`, `proto` and `changelog --release`
+//! act.
 
 mod cases;
 mod changelog;
+mod deploy;
 mod deps;
+mod generated;
 mod graph;
 mod layers;
 mod process;
@@ -44,6 +47,12 @@ static CHECKS: &[Check] = &[
     },
     Check { name: "sizes", about: "the ten longest files; none over 600 lines", run: sizes::check },
     Check { name: "deps", about: "licences, duplicates, sources, versions", run: deps::check },
+    Check {
+        name: "generated",
+        about: "generated code is that of its .proto files",
+        run: generated::check,
+    },
+    Check { name: "deploy", about: "what the chart repeats is the same", run: deploy::check },
     Check { name: "words", about: "words that do not belong in the tree", run: words::check },
     Check { name: "changelog", about: "the notes of unreleased changes", run: changelog::check },
 ];
@@ -67,6 +76,7 @@ fn run(args: &[&str]) -> Result<bool> {
     match args {
         ["all"] => run_checks(&tree, &CHECKS.iter().collect::<Vec<_>>()),
         ["test", rest @ ..] => tester::run(&tree, rest),
+        ["proto"] => generated::write(&tree),
         ["changelog", "--release", version] => changelog::release(&tree, version),
         [name] if CHECKS.iter().any(|check| check.name == *name) => {
             let chosen: Vec<_> = CHECKS.iter().filter(|check| check.name == *name).collect();
@@ -99,6 +109,7 @@ fn usage() -> String {
     for (name, about) in [
         ("all", "every check above"),
         ("test [ARGUMENTS OF cargo test]", "runs the tests and sums up: passed, failed, skipped"),
+        ("proto", "makes the generated code anew from its .proto files"),
         ("changelog --release VERSION", "moves the notes of changelog.d into CHANGELOG.md"),
     ] {
         text.push_str(&format!("  {name:<30} {about}\n"));

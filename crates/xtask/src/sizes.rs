@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::Result;
+use crate::generated;
 use crate::report::Report;
 use crate::source::{Function, blank, functions, without_tests};
 use crate::tree::Tree;
@@ -25,7 +26,7 @@ struct Measured {
 pub(crate) fn check(tree: &Tree) -> Result<Report> {
     let mut measured = Vec::new();
     for path in tree.rust_files("crates")? {
-        if !is_test_file(&path) {
+        if !is_test_file(&path) && !generated::is_generated(&path) {
             measured.push(measure(path.clone(), &tree.read(&path)?));
         }
     }

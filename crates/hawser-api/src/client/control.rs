@@ -10,11 +10,13 @@ use hawser_core::attach::{Attached, Health};
 use hawser_core::class::{Capacity, Class};
 use hawser_core::doctor::Finding;
 use hawser_core::event::Event;
+use hawser_core::group::{Group, GroupRef, GroupRequest};
 use hawser_core::id::OperationId;
 use hawser_core::name::{ClassName, NodeId};
 use hawser_core::node::NodeRecord;
 use hawser_core::operation::{Operation, OperationState};
 use hawser_core::page::{Page, PageRequest};
+use hawser_core::place::Place;
 use hawser_core::port::Control;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter, Wait};
 use hawser_core::publication::{MountRequest, Publication, PublishRequest};
@@ -27,6 +29,7 @@ use super::call::Call;
 use super::{RestClient, sse};
 use crate::rest::classes::{CapacityView, ClassView};
 use crate::rest::doctor::{FindingView, ReadyView};
+use crate::rest::groups::{CreateGroup, GroupView};
 use crate::rest::list::ListView;
 use crate::rest::nodes::NodeView;
 use crate::rest::operations::OperationView;
@@ -124,6 +127,21 @@ impl Control for RestClient {
         Ok(self.read::<ListView<SnapshotView>>(call).await?.into_page())
     }
 
+    async fn create_group(&self, request: GroupRequest, wait: Wait) -> Result<Reply<Group>> {
+        let call = Call::change(Method::POST, &["v1", "groups"], wait);
+        self.make::<GroupView, _>(call.json(&CreateGroup::from(request))).await
+    }
+
+    async fn delete_group(&self, group: &GroupRef, wait: Wait) -> Result<Reply<()>> {
+        let path = ["v1", "groups", &group.to_string()];
+        self.remove(Call::change(Method::DELETE, &path, wait)).await
+    }
+
+    async fn get_group(&self, group: &GroupRef) -> Result<Group> {
+        let call = Call::get(&["v1", "groups", &group.to_string()]);
+        Ok(self.read::<GroupView>(call).await?.into())
+    }
+
     async fn publish(
         &self,
         volume: &VolumeRef,
@@ -207,8 +225,11 @@ impl Control for RestClient {
         Ok(self.read::<ListView<ClassView>>(call).await?.into_items())
     }
 
-    async fn capacity(&self, class: &ClassName) -> Result<Capacity> {
+    async fn capacity(&self, class: &ClassName, place: Option<&Place>) -> Result<Capacity> {
         let call = Call::get(&["v1", "classes", class.as_str(), "capacity"]);
+        let pairs = place.into_iter().flat_map(Place::pairs);
+        let call =
+            pairs.fold(call, |call, (key, value)| call.query("place", &format!("{key}={value}")));
         Ok(self.read::<CapacityView>(call).await?.into())
     }
 

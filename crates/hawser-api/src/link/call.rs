@@ -1,4 +1,4 @@
-//! The methods of the node port as calls on the wire: name, params, result.
+//! The methods of the ports as calls on the wire: name, params, result.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,19 +6,22 @@ use std::path::PathBuf;
 use hawser_core::attach::{Attach, Detach};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::id::{PublicationId, VolumeId};
+use hawser_core::name::ClassName;
 use hawser_core::port::Node;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
-use hawser_core::secret::Secret;
+use hawser_core::port::pools::PoolCall;
 use hawser_core::{ByteSize, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
+use super::behind::Behind;
 use super::error::LinkError;
 use super::library::LibraryCall;
-use super::options;
+use super::upstream::UpstreamCall;
+use super::{options, secrets};
 
-/// One call of the node port. Its `Debug` shows secrets as stars.
+/// One call of the node port, or of what a node or a control half has beside it. Its `Debug` shows secrets as stars.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Call {
     /// `describe`
@@ -32,7 +35,7 @@ pub(super) enum Call {
     /// `mount`
     Mount(MountWork),
     /// `unmount`
-    Unmount(UnmountParams),
+    Unmount(AtTarget),
     /// `extend`
     Extend(ExtendParams),
     /// `freeze`
@@ -41,12 +44,18 @@ pub(super) enum Call {
     Thaw(OfPublication),
     /// `attachments`
     Attachments,
+    /// `usage`
+    Usage(AtTarget),
     /// `health`
     Health(OfPublication),
     /// `survey`
     Survey(SurveyParams),
+    /// `pools`
+    Pools(Box<PoolsParams>),
     /// A method of the library.
     Library(LibraryCall),
+    /// A method of the upstream port.
+    Upstream(UpstreamCall),
 }
 
 /// Params of the methods that need nothing else.
@@ -68,13 +77,13 @@ pub(super) struct DetachParams {
     pub(super) detach: Detach,
 }
 
-/// Params of `unmount`.
+/// Params of `unmount` and `usage`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct UnmountParams {
+pub(super) struct AtTarget {
     /// Which attachment.
     pub(super) publication: PublicationId,
-    /// Out of which folder.
+    /// In which folder or file it is shown.
     pub(super) target: PathBuf,
 }
 
@@ -97,6 +106,16 @@ pub(super) struct SurveyParams {
     pub(super) fix: bool,
 }
 
+/// Params of `pools`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PoolsParams {
+    /// On the storage of which class.
+    pub(super) class: ClassName,
+    /// What.
+    pub(super) call: PoolCall,
+}
+
 /// `attach` as it is read: the work, and beside it the secrets that the type itself never carries.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -109,7 +128,7 @@ struct AttachRead {
     secrets: Option<Box<RawValue>>,
 }
 
-/// `attach` as it is written. The only place where secrets become text.
+/// `attach` as it is written.
 #[derive(Serialize)]
 struct AttachWritten<'a> {
     #[serde(flatten)]
@@ -138,11 +157,14 @@ impl Call {
             Self::Attachments => "attachments",
             Self::Health(_) => "health",
             Self::Survey(_) => "survey",
+            Self::Usage(_) => "usage",
+            Self::Pools(_) => "pools",
             Self::Library(call) => call.method(),
+            Self::Upstream(call) => call.method(),
         }
     }
 
-    /// True when nobody knows what became of the host once the link is lost during this call.
+    /// True when nobody knows what became of the world once the link is lost during this call.
     pub(super) fn changes(&self) -> bool {
         match self {
             Self::Attach(_)
@@ -157,8 +179,11 @@ impl Call {
             Self::Describe
             | Self::Attachments
             | Self::Health(_)
+            | Self::Usage(_)
             | Self::Survey(SurveyParams { fix: false }) => false,
+            Self::Pools(params) => params.call.changes(),
             Self::Library(call) => call.changes(),
+            Self::Upstream(call) => call.changes(),
         }
     }
 
@@ -167,20 +192,20 @@ impl Call {
         let raw = match self {
             Self::Describe | Self::Attachments => to_raw_value(&Nothing {}),
             Self::Attach(work) => {
-                let secrets = work.info.secrets.iter();
-                let secrets = secrets.map(|(field, secret)| (field.as_str(), secret.expose()));
-                to_raw_value(&AttachWritten { work, secrets: secrets.collect() })
+                to_raw_value(&AttachWritten { work, secrets: secrets::beside(&work.info) })
             }
             Self::Detach(params) => to_raw_value(params),
             Self::Format(work) => to_raw_value(work),
             Self::Mount(work) => to_raw_value(work),
-            Self::Unmount(params) => to_raw_value(params),
+            Self::Unmount(params) | Self::Usage(params) => to_raw_value(params),
             Self::Extend(params) => to_raw_value(params),
             Self::Freeze(params) | Self::Thaw(params) | Self::Health(params) => {
                 to_raw_value(params)
             }
             Self::Survey(params) => to_raw_value(params),
+            Self::Pools(params) => to_raw_value(params),
             Self::Library(call) => call.params(),
+            Self::Upstream(call) => call.params(),
         };
         let what = || format!("the call {}", self.method());
         raw.map_err(|source| LinkError::Encode { what: what(), source })
@@ -202,18 +227,34 @@ impl Call {
             "attachments" => read::<Nothing>("attachments", text).map(|_| Self::Attachments)?,
             "health" => Self::Health(read("health", text)?),
             "survey" => Self::Survey(read("survey", text)?),
-            other => match LibraryCall::parse(other, text) {
-                Some(call) => Self::Library(call?),
-                None => {
-                    let method = other.chars().take(64).collect();
-                    return Err(LinkError::UnknownMethod { method });
-                }
-            },
+            "usage" => Self::Usage(read("usage", text)?),
+            "pools" => Self::Pools(read("pools", text)?),
+            other => return Self::parse_other(other, text),
         })
     }
 
+    /// Methods with a dot in their name: those of the other ports.
+    fn parse_other(method: &str, text: &str) -> Result<Self, LinkError> {
+        if let Some(call) = LibraryCall::parse(method, text) {
+            return call.map(Self::Library);
+        }
+        if let Some(call) = UpstreamCall::parse(method, text) {
+            return call.map(Self::Upstream);
+        }
+        Err(LinkError::UnknownMethod { method: method.chars().take(64).collect() })
+    }
+
     /// Does it, and answers the result as text.
-    pub(super) async fn run(&self, node: &dyn Node) -> Result<Box<RawValue>> {
+    pub(super) async fn run(&self, behind: &Behind) -> Result<Box<RawValue>> {
+        if let Self::Upstream(call) = self {
+            let (upstream, from) = behind.upstream()?;
+            let written = call.run(upstream, from).await?;
+            return Ok(written.map_err(|source| self.unwritable(source))?);
+        }
+        self.run_on(behind.node()?).await
+    }
+
+    async fn run_on(&self, node: &dyn Node) -> Result<Box<RawValue>> {
         match self {
             Self::Describe => self.answer(&node.describe().await?),
             Self::Attach(work) => self.answer(&node.attach(work).await?),
@@ -225,12 +266,18 @@ impl Call {
             Self::Freeze(p) => self.answer(&node.freeze(&p.publication).await?),
             Self::Thaw(p) => self.answer(&node.thaw(&p.publication).await?),
             Self::Attachments => self.answer(&node.attachments().await?),
+            Self::Usage(p) => self.answer(&node.usage(&p.publication, &p.target).await?),
             Self::Health(p) => self.answer(&node.health(&p.publication).await?),
             Self::Survey(p) => self.answer(&node.survey(p.fix).await?),
+            Self::Pools(p) => {
+                let pools = node.pools().ok_or(LinkError::NoPools)?;
+                self.answer(&pools.call(&p.class, p.call.clone()).await?)
+            }
             Self::Library(call) => {
                 let library = node.library().ok_or(LinkError::NoLibrary)?;
                 Ok(call.run(library).await?.map_err(|source| self.unwritable(source))?)
             }
+            Self::Upstream(_) => Err(LinkError::NoUpstream.into()),
         }
     }
 
@@ -243,17 +290,14 @@ impl Call {
     }
 }
 
-fn read<T: DeserializeOwned>(method: &'static str, text: &str) -> Result<T, LinkError> {
+/// Reads params; what is wrong is said with the method.
+pub(super) fn read<T: DeserializeOwned>(method: &'static str, text: &str) -> Result<T, LinkError> {
     serde_json::from_str(text).map_err(|source| LinkError::Params { method, source })
 }
 
 fn read_attach(text: &str) -> Result<AttachWork, LinkError> {
     let AttachRead { publication, volume, mut info, attach, secrets } = read("attach", text)?;
-    if let Some(raw) = secrets {
-        // serde's own words would repeat the value that does not fit.
-        let beside: BTreeMap<String, Secret> =
-            serde_json::from_str(raw.get()).map_err(|_| LinkError::Secrets)?;
-        info.secrets.extend(beside);
-    }
+    let wrong = LinkError::Secrets { method: "attach" };
+    secrets::put_back(&mut info, secrets.as_deref(), wrong)?;
     Ok(AttachWork { publication, volume, info, attach })
 }

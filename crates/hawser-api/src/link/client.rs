@@ -6,14 +6,20 @@ use async_trait::async_trait;
 use hawser_core::attach::{AttachRecord, Attached, Detach, Health};
 use hawser_core::doctor::Finding;
 use hawser_core::id::PublicationId;
+use hawser_core::name::ClassName;
 use hawser_core::node::NodeRecord;
+use hawser_core::port::host::FsUsage;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
-use hawser_core::port::{Library, Node};
+use hawser_core::port::pools::{PoolAnswer, PoolCall};
+use hawser_core::port::{Library, Node, Pools};
 use hawser_core::{ByteSize, Change, Result};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::task::AbortHandle;
 
-use super::call::{Call, DetachParams, ExtendParams, OfPublication, SurveyParams, UnmountParams};
+use super::behind::Behind;
+use super::call::{
+    AtTarget, Call, DetachParams, ExtendParams, OfPublication, PoolsParams, SurveyParams,
+};
 use super::drive::{Service, drive, handshake};
 use super::error::LinkError;
 use super::message::{Hello, Role};
@@ -66,7 +72,11 @@ impl NodeClient {
         let (peer, frames) = Peer::new(label);
         let driven = peer.clone();
         let driver = tokio::spawn(async move {
-            let service = Service { node: None, tasks: Tasks::default(), keep_alive: None };
+            let service = Service {
+                behind: Behind::Nobody.into(),
+                tasks: Tasks::default(),
+                keep_alive: None,
+            };
             drive(connection, &driven, frames, &service).await;
         });
         Ok(Self { peer, driver: Some(driver.abort_handle()) })
@@ -85,6 +95,10 @@ impl NodeClient {
 
 fn of(publication: &PublicationId) -> OfPublication {
     OfPublication { publication: publication.clone() }
+}
+
+fn at(publication: &PublicationId, target: &Path) -> AtTarget {
+    AtTarget { publication: publication.clone(), target: target.to_path_buf() }
 }
 
 #[async_trait]
@@ -111,9 +125,7 @@ impl Node for NodeClient {
     }
 
     async fn unmount(&self, publication: &PublicationId, target: &Path) -> Result<Change<()>> {
-        let params =
-            UnmountParams { publication: publication.clone(), target: target.to_path_buf() };
-        self.peer.call(&Call::Unmount(params)).await
+        self.peer.call(&Call::Unmount(at(publication, target))).await
     }
 
     async fn extend(&self, publication: &PublicationId, size: ByteSize) -> Result<ByteSize> {
@@ -133,6 +145,10 @@ impl Node for NodeClient {
         self.peer.call(&Call::Attachments).await
     }
 
+    async fn usage(&self, publication: &PublicationId, target: &Path) -> Result<FsUsage> {
+        self.peer.call(&Call::Usage(at(publication, target))).await
+    }
+
     async fn health(&self, publication: &PublicationId) -> Result<Health> {
         self.peer.call(&Call::Health(of(publication))).await
     }
@@ -143,5 +159,18 @@ impl Node for NodeClient {
 
     fn library(&self) -> Option<&dyn Library> {
         Some(self)
+    }
+
+    /// Whether the node has storage of its own is known when it answers.
+    fn pools(&self) -> Option<&dyn Pools> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Pools for NodeClient {
+    async fn call(&self, class: &ClassName, call: PoolCall) -> Result<PoolAnswer> {
+        let params = PoolsParams { class: class.clone(), call };
+        self.peer.call(&Call::Pools(Box::new(params))).await
     }
 }

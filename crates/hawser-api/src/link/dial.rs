@@ -15,6 +15,8 @@ use super::drive::{KeepAlive, sentence};
 use super::error::LinkError;
 use super::serve::{Ended, Session, stopped};
 use super::tasks::Tasks;
+use super::tls::TlsTarget;
+use super::uplink::{Uplink, UpstreamClient};
 
 /// How a node keeps its link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,16 +27,112 @@ pub struct DialOptions {
     pub longest_wait: Duration,
     /// When a silent link counts as lost.
     pub keep_alive: KeepAlive,
+    /// How long a call of the node itself waits for a link, where none is up.
+    pub upstream_wait: Duration,
 }
 
 impl Default for DialOptions {
-    /// A server that restarts is found again at once, one that stays away is not flooded.
+    /// A server that restarts is found again at once, one that stays away is not flooded. Calls wait
+    /// for about as long as the first few dials take; an orchestrator repeats those that fail.
     fn default() -> Self {
         Self {
             first_wait: Duration::from_millis(100),
             longest_wait: Duration::from_secs(10),
             keep_alive: KeepAlive::default(),
+            upstream_wait: Duration::from_secs(3),
         }
+    }
+}
+
+/// Where a node finds its control half.
+pub enum Destination {
+    /// On this machine, at a Unix socket.
+    Unix(PathBuf),
+    /// Anywhere, over mutual TLS. There is no way over TCP without it.
+    Tls(Box<TlsTarget>),
+}
+
+/// Keeps a node connected to its control half, and the control half reachable for the node.
+pub struct Dialler {
+    node: Arc<dyn Node>,
+    options: DialOptions,
+    uplink: Uplink,
+}
+
+impl Dialler {
+    /// A dialler for this node; dials when it is run.
+    pub fn new(node: Arc<dyn Node>, options: DialOptions) -> Self {
+        Self { node, options, uplink: Uplink::default() }
+    }
+
+    /// The control half, over whichever link is up.
+    pub fn upstream(&self) -> UpstreamClient {
+        self.uplink.client(self.options.upstream_wait)
+    }
+
+    /// Dials, answers calls, and dials again whenever the link is lost, until `shutdown` becomes
+    /// true; then waits for the work that is under way.
+    pub async fn run(self, to: Destination, shutdown: watch::Receiver<bool>) {
+        match to {
+            Destination::Unix(path) => {
+                self.run_with(|| UnixStream::connect(path.clone()), shutdown).await;
+            }
+            Destination::Tls(target) => self.run_with(|| target.connect(), shutdown).await,
+        }
+    }
+
+    /// [`Dialler::run`] over any transport: `connect` opens one more stream to the control half.
+    pub async fn run_with<S, C, F>(self, mut connect: C, mut shutdown: watch::Receiver<bool>)
+    where
+        S: AsyncRead + AsyncWrite,
+        C: FnMut() -> F,
+        F: Future<Output = std::io::Result<S>>,
+    {
+        let Self { node, options, uplink } = self;
+        let tasks = Tasks::default();
+        let session =
+            Session { node, tasks: tasks.clone(), keep_alive: options.keep_alive, uplink };
+        let mut backoff = Backoff::new(options);
+        let mut number = 0;
+        let mut said = String::new();
+        loop {
+            let connected = tokio::select! {
+                connected = connect() => connected,
+                () = stopped(&mut shutdown) => break,
+            };
+            let error = match connected {
+                Ok(stream) => {
+                    number = next_number(number);
+                    match session.run(stream, number, shutdown.clone()).await {
+                        Ended::Never(error) => error,
+                        Ended::After(error) if was_turned_away(&error) => error,
+                        Ended::After(error) => {
+                            backoff.reset();
+                            said.clear();
+                            error
+                        }
+                    }
+                }
+                Err(error) => LinkError::Dial(error),
+            };
+            if *shutdown.borrow() || shutdown.has_changed().is_err() {
+                break;
+            }
+            let wait = backoff.next(&error);
+            // The same trouble again and again is one line of the log, not thousands.
+            let reason = sentence(&error);
+            session.uplink.down(&reason);
+            if reason != said {
+                tracing::warn!(%reason, "no link to the control half; trying again");
+                said = reason;
+            }
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = stopped(&mut shutdown) => break,
+            }
+        }
+        session.uplink.down("the node is stopping");
+        tasks.join().await;
     }
 }
 
@@ -46,61 +144,21 @@ pub async fn dial(
     options: DialOptions,
     shutdown: watch::Receiver<bool>,
 ) {
-    dial_with(|| UnixStream::connect(path.clone()), node, options, shutdown).await;
+    Dialler::new(node, options).run(Destination::Unix(path), shutdown).await;
 }
 
 /// [`dial`] over any transport: `connect` opens one more stream to the control half.
 pub async fn dial_with<S, C, F>(
-    mut connect: C,
+    connect: C,
     node: Arc<dyn Node>,
     options: DialOptions,
-    mut shutdown: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) where
     S: AsyncRead + AsyncWrite,
     C: FnMut() -> F,
     F: Future<Output = std::io::Result<S>>,
 {
-    let tasks = Tasks::default();
-    let session = Session { node, tasks: tasks.clone(), keep_alive: options.keep_alive };
-    let mut backoff = Backoff::new(options);
-    let mut number = 0;
-    let mut said = String::new();
-    loop {
-        let connected = tokio::select! {
-            connected = connect() => connected,
-            () = stopped(&mut shutdown) => break,
-        };
-        let error = match connected {
-            Ok(stream) => {
-                number = next_number(number);
-                match session.run(stream, number, shutdown.clone()).await {
-                    Ended::Never(error) => error,
-                    Ended::After(error) if was_turned_away(&error) => error,
-                    Ended::After(error) => {
-                        backoff.reset();
-                        said.clear();
-                        error
-                    }
-                }
-            }
-            Err(error) => LinkError::Read(error),
-        };
-        if *shutdown.borrow() || shutdown.has_changed().is_err() {
-            break;
-        }
-        let wait = backoff.next(&error);
-        // The same trouble again and again is one line of the log, not thousands.
-        let reason = sentence(&error);
-        if reason != said {
-            tracing::warn!(%reason, "no link to the control half; trying again");
-            said = reason;
-        }
-        tokio::select! {
-            () = tokio::time::sleep(wait) => {}
-            () = stopped(&mut shutdown) => break,
-        }
-    }
-    tasks.join().await;
+    Dialler::new(node, options).run_with(connect, shutdown).await;
 }
 
 /// True when the control half does not want this node now: dialling at once would not help.

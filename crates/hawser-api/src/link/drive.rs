@@ -4,11 +4,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hawser_core::port::Node;
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, BufWriter, ReadHalf, WriteHalf};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::behind::Behind;
 use super::error::LinkError;
 use super::frame::{FrameReader, encode};
 use super::message::{Bye, Frame, Hello, Written};
@@ -107,8 +107,8 @@ async fn farewell<W: AsyncWrite + Unpin>(writer: &mut W, error: &LinkError) {
 
 /// What answers the calls of the other side, and how the link is kept alive.
 pub(super) struct Service {
-    /// Answers; a link without it refuses every call.
-    pub(super) node: Option<Arc<dyn Node>>,
+    /// Answers.
+    pub(super) behind: Arc<Behind>,
     /// Owns the work.
     pub(super) tasks: Tasks,
     /// `None` for callers, which need not answer pings.
@@ -211,8 +211,8 @@ async fn read<R: AsyncRead + Unpin>(
         match frame {
             (Frame::Request { id, method, params }, bytes) => {
                 let request = Request { id, method, params, bytes };
-                let node = service.node.as_ref();
-                if let Err(error) = shared.serve(request, node, &service.tasks).await {
+                let served = shared.serve(request, &service.behind, &service.tasks);
+                if let Err(error) = served.await {
                     return error;
                 }
             }

@@ -121,9 +121,20 @@ pub enum LinkError {
         /// What is wrong with them.
         source: serde_json::Error,
     },
-    /// The secrets of an attach are not an object of texts; their content is not repeated.
-    #[error("the secrets of attach must be an object of texts")]
-    Secrets,
+    /// Secrets that are not an object of texts; their content is not repeated.
+    #[error("the secrets of {method} must be an object of texts")]
+    Secrets {
+        /// Which method.
+        method: &'static str,
+    },
+    /// An answer whose secrets are not an object of texts; their content is not repeated.
+    #[error("the secrets in the answer to {method} are not an object of texts")]
+    AnswerSecrets {
+        /// Which method.
+        method: &'static str,
+        /// Whether the call may have changed something.
+        changes: bool,
+    },
     /// A method that no version of this side has.
     #[error(
         "there is no method {method:?} on the node link; docs/node-link.md lists those there are"
@@ -132,12 +143,59 @@ pub enum LinkError {
         /// As sent, cut where it is long.
         method: String,
     },
-    /// Calls to a side that has no node behind it.
-    #[error("this side of the node link answers no calls")]
+    /// Calls of the node port to a side that has no node behind it.
+    #[error("this side of the node link is no node")]
     NoNode,
     /// The node has no library.
     #[error("this node serves no library calls")]
     NoLibrary,
+    /// The node has no storage of its own.
+    #[error("this node has no storage of its own")]
+    NoPools,
+    /// Calls of the upstream port to a side that does not answer them.
+    #[error("this side of the node link answers no calls of nodes")]
+    NoUpstream,
+    /// A node that speaks for another one.
+    #[error("node {from} speaks for itself alone, and asked {method} for node {named}")]
+    OtherNode {
+        /// Which method.
+        method: &'static str,
+        /// Whose link it is.
+        from: String,
+        /// Whom it named.
+        named: String,
+    },
+    /// A node whose certificate does not name it.
+    #[error(
+        "the certificate of the other side is not one of node {node}: it needs the name {node} or {node}.node.hawser"
+    )]
+    NotNamed {
+        /// Which node it says it is.
+        node: String,
+    },
+    /// The TLS handshake did not come about.
+    #[error("making a TLS connection")]
+    Handshake(#[source] std::io::Error),
+    /// More strangers at the door than there are places.
+    #[error("too many connections are still in their TLS handshake")]
+    Crowded,
+    /// More nodes than there are places.
+    #[error("{most} nodes are connected, which is the limit")]
+    Full {
+        /// The limit.
+        most: usize,
+    },
+    /// The control half cannot be reached.
+    #[error("dialling the control half")]
+    Dial(#[source] std::io::Error),
+    /// A call upwards while there is no link.
+    #[error("there is no link to the control half, and none came within {waited:?}: {reason}")]
+    NoControl {
+        /// How long the call waited for one.
+        waited: Duration,
+        /// Why there is none.
+        reason: String,
+    },
     /// More work in flight than one link may have.
     #[error("too much is in flight on this link; wait for answers before sending more")]
     Overloaded,
@@ -153,8 +211,8 @@ pub enum LinkError {
         /// Whether the call may have changed something.
         unknown: bool,
     },
-    /// The node's own code panicked in a call.
-    #[error("the node failed inside {method}; its log says more")]
+    /// The code of the side that was called panicked.
+    #[error("the side that was called failed inside {method}; its log says more")]
     Panicked {
         /// Which method.
         method: &'static str,
@@ -172,8 +230,11 @@ pub enum LinkError {
 impl LinkError {
     /// True when one side simply left, in whichever way the transport reports that.
     pub(super) fn is_departure(&self) -> bool {
-        use std::io::ErrorKind::{BrokenPipe, ConnectionReset};
-        let hung_up = |error: &std::io::Error| matches!(error.kind(), BrokenPipe | ConnectionReset);
+        // TLS calls an end without a farewell an unexpected one.
+        use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+        let hung_up = |error: &std::io::Error| {
+            matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+        };
         let broken = matches!(self, Self::Read(error) | Self::Write(error) if hung_up(error));
         broken || matches!(self, Self::Closed | Self::Stopped)
     }
@@ -192,22 +253,33 @@ impl Classify for LinkError {
             | Self::Silent(_)
             | Self::Stopped
             | Self::Lost { .. }
+            | Self::Handshake(_)
+            | Self::Crowded
+            | Self::Full { .. }
+            | Self::Dial(_)
+            | Self::NoControl { .. }
             | Self::NotConnected { .. } => Kind::Unavailable,
             Self::FrameTooLong { .. }
             | Self::Malformed { .. }
             | Self::HelloMissing
             | Self::RecordMissing
             | Self::Params { .. }
-            | Self::Secrets
+            | Self::Secrets { .. }
             | Self::Encode { .. } => Kind::Invalid,
             Self::TooLarge { .. } => Kind::OutOfRange,
-            Self::Version { .. } | Self::UnknownMethod { .. } | Self::NoNode | Self::NoLibrary => {
-                Kind::Unsupported
-            }
-            Self::Role { .. } => Kind::Denied,
+            Self::Version { .. }
+            | Self::UnknownMethod { .. }
+            | Self::NoNode
+            | Self::NoLibrary
+            | Self::NoUpstream => Kind::Unsupported,
+            // As when it has some, and not those of the class.
+            Self::NoPools => Kind::Precondition,
+            Self::Role { .. } | Self::OtherNode { .. } | Self::NotNamed { .. } => Kind::Denied,
             Self::Taken { .. } => Kind::Exists,
             Self::Overloaded => Kind::Busy,
-            Self::AnswerShape { .. } | Self::Panicked { .. } => Kind::Internal,
+            Self::AnswerShape { .. } | Self::AnswerSecrets { .. } | Self::Panicked { .. } => {
+                Kind::Internal
+            }
         }
     }
 
@@ -215,9 +287,11 @@ impl Classify for LinkError {
         match self {
             Self::Lost { unknown: true, .. }
             | Self::AnswerShape { changes: true, .. }
+            | Self::AnswerSecrets { changes: true, .. }
             | Self::Panicked { changes: true, .. } => Outcome::Unknown,
             Self::Lost { unknown: false, .. }
             | Self::AnswerShape { changes: false, .. }
+            | Self::AnswerSecrets { changes: false, .. }
             | Self::Panicked { changes: false, .. }
             | Self::Read(_)
             | Self::Write(_)
@@ -238,10 +312,19 @@ impl Classify for LinkError {
             | Self::TooLarge { .. }
             | Self::Encode { .. }
             | Self::Params { .. }
-            | Self::Secrets
+            | Self::Secrets { .. }
             | Self::UnknownMethod { .. }
             | Self::NoNode
             | Self::NoLibrary
+            | Self::NoPools
+            | Self::NoUpstream
+            | Self::OtherNode { .. }
+            | Self::NotNamed { .. }
+            | Self::Handshake(_)
+            | Self::Crowded
+            | Self::Full { .. }
+            | Self::Dial(_)
+            | Self::NoControl { .. }
             | Self::Overloaded
             | Self::NotConnected { .. } => Outcome::Nothing,
         }

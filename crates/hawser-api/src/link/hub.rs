@@ -8,16 +8,18 @@ use async_trait::async_trait;
 use hawser_core::Result;
 use hawser_core::name::NodeId;
 use hawser_core::node::NodeRecord;
-use hawser_core::port::{Node, Nodes};
+use hawser_core::port::{Node, Nodes, Upstream};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast;
 
+use super::behind::Behind;
 use super::client::NodeClient;
 use super::drive::{KeepAlive, Service, drive, handshake};
 use super::error::LinkError;
 use super::message::{Hello, Role};
 use super::peer::{Peer, Stop};
 use super::tasks::Tasks;
+use super::tls::NodeCertificate;
 
 /// How many changes a slow listener may lag behind before it has to read the ids again.
 const CHANGES: usize = 256;
@@ -44,6 +46,17 @@ struct Inner {
     changes: broadcast::Sender<NodeChange>,
     keep_alive: KeepAlive,
     next_ticket: AtomicU64,
+    /// What nodes asked for goes on when their link is lost.
+    tasks: Tasks,
+}
+
+/// What is known of whoever dials in, and who answers it.
+#[derive(Default)]
+pub(super) struct Guest {
+    /// Where it had to show one; a Unix socket asks for users instead, who may be any node.
+    pub(super) certificate: Option<NodeCertificate>,
+    /// Answers the calls of the node.
+    pub(super) upstream: Option<Arc<dyn Upstream>>,
 }
 
 enum Entry {
@@ -74,6 +87,7 @@ impl Hub {
             changes: broadcast::Sender::new(CHANGES),
             keep_alive,
             next_ticket: AtomicU64::new(0),
+            tasks: Tasks::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -117,19 +131,33 @@ impl Hub {
     ///
     /// Of two connections of one node id the newer one counts: another boot of the host, or a larger
     /// connection number. The error says why a peer was refused or lost; one that leaves is none.
+    ///
+    /// The peer is taken for whatever node it says it is, and its own calls are refused: listeners
+    /// know better, see [`listen_for_nodes`](super::listen_for_nodes).
     pub async fn accept<S: AsyncRead + AsyncWrite>(&self, stream: S) -> Result<(), LinkError> {
+        self.accept_guest(stream, Guest::default()).await
+    }
+
+    /// [`Hub::accept`] for a peer of whom more is known.
+    pub(super) async fn accept_guest<S: AsyncRead + AsyncWrite>(
+        &self,
+        stream: S,
+        guest: Guest,
+    ) -> Result<(), LinkError> {
+        let Guest { certificate, upstream } = guest;
         let mut registered = None;
         let check = |theirs: &Hello| {
-            registered = Some(self.admit(theirs)?);
+            registered = Some(self.admit(theirs, certificate.as_ref())?);
             Ok(())
         };
         let (connection, _) = handshake(stream, &Hello::plain(Role::Control), check).await?;
         let Some((registration, peer, frames)) = registered else {
             return Err(LinkError::HelloMissing);
         };
+        let behind = Behind::Control { upstream, node: registration.id.clone() };
         let service = Service {
-            node: None,
-            tasks: Tasks::default(),
+            behind: Arc::new(behind),
+            tasks: self.inner.tasks.clone(),
             keep_alive: Some(self.inner.keep_alive),
         };
         tracing::info!(node.id = %registration.id, "node connected");
@@ -139,7 +167,16 @@ impl Hub {
         if error.is_departure() { Ok(()) } else { Err(error) }
     }
 
-    fn admit(&self, theirs: &Hello) -> Result<Admitted, LinkError> {
+    /// Waits until what nodes asked for is done.
+    pub(super) async fn finish_work(&self) {
+        self.inner.tasks.join().await;
+    }
+
+    fn admit(
+        &self,
+        theirs: &Hello,
+        certificate: Option<&NodeCertificate>,
+    ) -> Result<Admitted, LinkError> {
         match theirs.role {
             Role::Node => {}
             Role::Control | Role::Caller => {
@@ -147,6 +184,9 @@ impl Hub {
             }
         }
         let record = theirs.node.as_ref().ok_or(LinkError::RecordMissing)?;
+        if certificate.is_some_and(|certificate| !certificate.speaks_for(&record.id)) {
+            return Err(LinkError::NotNamed { node: record.id.to_string() });
+        }
         self.inner.register(record, theirs.connection).map(|(ticket, peer, frames)| {
             let registration =
                 Registration { inner: Arc::clone(&self.inner), id: record.id.clone(), ticket };

@@ -11,17 +11,16 @@ use hawser_core::attach::{Attach, Detach};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::port::Library;
 use hawser_core::port::library::{ConnectorStatus, DeviceInfo, PropertiesRequest, VolumeKey};
-use hawser_core::secret::Secret;
 use hawser_core::{Change, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Map, Value};
 
-use super::call::{Call, Nothing};
+use super::call::{Call, Nothing, read};
 use super::client::NodeClient;
 use super::error::LinkError;
-use super::options;
+use super::{options, secrets};
 
 /// One call of the library port. Its `Debug` shows secrets as stars.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +52,7 @@ struct Read {
     detach: Detach,
 }
 
-/// The same, written. With `call.rs` the only place where secrets become text.
+/// The same, written.
 #[derive(Default, Serialize)]
 struct Written<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -70,8 +69,7 @@ struct Written<'a> {
 
 impl<'a> Written<'a> {
     fn info(info: &'a ConnectionInfo) -> Self {
-        let secrets = info.secrets.iter().map(|(field, secret)| (field.as_str(), secret.expose()));
-        Self { info: Some(info), secrets: secrets.collect(), ..Self::default() }
+        Self { info: Some(info), secrets: secrets::beside(info), ..Self::default() }
     }
 
     fn key(key: &'a VolumeKey) -> Self {
@@ -156,34 +154,27 @@ impl LibraryCall {
     }
 }
 
-fn read<T: DeserializeOwned>(method: &'static str, text: &str) -> Result<T, LinkError> {
-    serde_json::from_str(text).map_err(|source| LinkError::Params { method, source })
-}
-
 fn missing(method: &'static str, words: &str) -> LinkError {
     LinkError::Params { method, source: serde::de::Error::custom(words) }
 }
 
 /// Puts the secrets that stand beside the info into it.
-fn with_secrets(read: &mut Read) -> Result<(), LinkError> {
-    let (Some(info), Some(raw)) = (&mut read.info, read.secrets.take()) else { return Ok(()) };
-    // serde's own words would repeat the value that does not fit.
-    let beside: BTreeMap<String, Secret> =
-        serde_json::from_str(raw.get()).map_err(|_| LinkError::Secrets)?;
-    info.secrets.extend(beside);
-    Ok(())
+fn with_secrets(method: &'static str, read: &mut Read) -> Result<(), LinkError> {
+    let beside = read.secrets.take();
+    let Some(info) = &mut read.info else { return Ok(()) };
+    secrets::put_back(info, beside.as_deref(), LinkError::Secrets { method })
 }
 
 fn connect(text: &str) -> Result<LibraryCall, LinkError> {
     let mut read: Read = read("library.connect", text)?;
-    with_secrets(&mut read)?;
+    with_secrets("library.connect", &mut read)?;
     let info = read.info.ok_or_else(|| missing("library.connect", "missing field `info`"))?;
     Ok(LibraryCall::Connect(Box::new((info, read.attach))))
 }
 
 fn named(method: &'static str, text: &str) -> Result<(VolumeKey, Read), LinkError> {
     let mut read: Read = read(method, text)?;
-    with_secrets(&mut read)?;
+    with_secrets(method, &mut read)?;
     match (read.volume.take(), read.info.take()) {
         (Some(name), None) => Ok((VolumeKey::Volume(name), read)),
         (None, Some(info)) => Ok((VolumeKey::Info(info), read)),

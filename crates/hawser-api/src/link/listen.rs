@@ -4,35 +4,54 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_core::port::Node;
+use hawser_core::port::{Node, Upstream};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::watch;
 
 use super::drive::sentence;
 use super::error::LinkError;
-use super::hub::Hub;
+use super::hub::{Guest, Hub};
 use super::serve::{serve_node, stopped};
 use super::tasks::Tasks;
 
 /// The wait after a failed accept: out of descriptors is the usual cause, and passes.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
+
+/// What a control half gives to the nodes that dial in. A hub alone lists them and refuses their own
+/// calls.
+#[derive(Clone)]
+pub struct Reception {
+    /// Lists them.
+    pub hub: Hub,
+    /// Answers what they ask and tell.
+    pub upstream: Option<Arc<dyn Upstream>>,
+}
+
+impl From<Hub> for Reception {
+    fn from(hub: Hub) -> Self {
+        Self { hub, upstream: None }
+    }
+}
 
 /// Takes in nodes that dial a Unix socket, until `shutdown` becomes true. Only processes of the
 /// `allowed` users are heard.
 pub async fn listen_for_nodes(
     listener: UnixListener,
-    hub: Hub,
+    reception: impl Into<Reception>,
     allowed: BTreeSet<u32>,
     shutdown: watch::Receiver<bool>,
 ) {
+    let Reception { hub, upstream } = reception.into();
     let ending = hub.clone();
     let tasks = accept_loop(listener, allowed, shutdown, move |stream| {
+        let guest = Guest { certificate: None, upstream: upstream.clone() };
         let hub = hub.clone();
-        async move { hub.accept(stream).await }
+        async move { hub.accept_guest(stream, guest).await }
     })
     .await;
     ending.disconnect_all();
     tasks.join().await;
+    ending.finish_work().await;
 }
 
 /// Serves a node to programs that dial a Unix socket, until `shutdown` becomes true. Only processes

@@ -8,11 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt;
 use hawser_core::Error;
 use hawser_core::operation::Failure;
-use hawser_core::port::Node;
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 
+use super::behind::Behind;
 use super::call::Call;
 use super::error::LinkError;
 use super::frame::encode;
@@ -186,21 +186,20 @@ impl Shared {
     pub(super) async fn serve(
         &self,
         request: Request,
-        node: Option<&Arc<dyn Node>>,
+        behind: &Arc<Behind>,
         tasks: &Tasks,
     ) -> Result<(), LinkError> {
         let Request { id, method, params, bytes } = request;
         let cost = bytes.max(LEAST_COST) as u32;
         let accepted = Call::parse(&method, params.as_deref()).and_then(|call| {
-            let node = node.ok_or(LinkError::NoNode)?;
             let room = Arc::clone(&self.theirs).try_acquire_many_owned(cost);
-            Ok((call, Arc::clone(node), room.map_err(|_| LinkError::Overloaded)?))
+            Ok((call, room.map_err(|_| LinkError::Overloaded)?))
         });
         match accepted {
-            Ok((call, node, room)) => {
-                let outbox = self.outbox.clone();
+            Ok((call, room)) => {
+                let (outbox, behind) = (self.outbox.clone(), Arc::clone(behind));
                 tasks.spawn(async move {
-                    let line = answer(id, &call, &*node).await;
+                    let line = answer(id, &call, &behind).await;
                     // The link may be gone; the work is done all the same.
                     let _ = outbox.send(line).await;
                     drop(room);
@@ -224,9 +223,9 @@ pub(super) struct Request {
     pub(super) bytes: usize,
 }
 
-async fn answer(id: u64, call: &Call, node: &dyn Node) -> Vec<u8> {
+async fn answer(id: u64, call: &Call, behind: &Behind) -> Vec<u8> {
     let (method, changes) = (call.method(), call.changes());
-    let done = AssertUnwindSafe(call.run(node)).catch_unwind().await;
+    let done = AssertUnwindSafe(call.run(behind)).catch_unwind().await;
     let result = match done {
         Ok(result) => result,
         Err(_) => {

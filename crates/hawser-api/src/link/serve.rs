@@ -6,11 +6,13 @@ use hawser_core::port::Node;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
+use super::behind::Behind;
 use super::drive::{KeepAlive, Service, drive, handshake};
 use super::error::LinkError;
 use super::message::{Hello, Role};
 use super::peer::{Peer, Stop};
 use super::tasks::Tasks;
+use super::uplink::Uplink;
 
 /// Resolves when shut-down is wanted: the value is true, or nobody is left to say so.
 pub(super) async fn stopped(shutdown: &mut watch::Receiver<bool>) {
@@ -28,7 +30,12 @@ pub async fn serve_node<S: AsyncRead + AsyncWrite>(
     shutdown: watch::Receiver<bool>,
 ) -> Result<(), LinkError> {
     let tasks = Tasks::default();
-    let session = Session { node, tasks: tasks.clone(), keep_alive: KeepAlive::default() };
+    let session = Session {
+        node,
+        tasks: tasks.clone(),
+        keep_alive: KeepAlive::default(),
+        uplink: Uplink::default(),
+    };
     let ended = session.run(stream, 0, shutdown).await;
     tasks.join().await;
     match ended {
@@ -50,6 +57,8 @@ pub(super) struct Session {
     pub(super) node: Arc<dyn Node>,
     pub(super) tasks: Tasks,
     pub(super) keep_alive: KeepAlive,
+    /// Where calls of the node itself go, while a control half is at the other end.
+    pub(super) uplink: Uplink,
 }
 
 impl Session {
@@ -76,18 +85,19 @@ impl Session {
             },
             () = stopped(&mut shutdown) => return Ended::Never(LinkError::Stopped),
         };
-        let keep_alive = match theirs.role {
-            Role::Control => Some(self.keep_alive),
-            Role::Caller | Role::Node => None,
+        let (keep_alive, label) = match theirs.role {
+            Role::Control => (Some(self.keep_alive), "the control half"),
+            Role::Caller | Role::Node => (None, "the caller"),
         };
-        let service =
-            Service { node: Some(Arc::clone(&self.node)), tasks: self.tasks.clone(), keep_alive };
-        let (peer, frames) = Peer::new(theirs.role.to_string());
+        let behind = Arc::new(Behind::Node(Arc::clone(&self.node)));
+        let service = Service { behind, tasks: self.tasks.clone(), keep_alive };
+        let (peer, frames) = Peer::new(label);
         let stop = async {
             stopped(&mut shutdown).await;
             peer.stop(Stop::Stopped);
             std::future::pending::<()>().await;
         };
+        let _raised = keep_alive.is_some().then(|| self.uplink.raise(&peer));
         tokio::select! {
             error = drive(stream, &peer, frames, &service) => Ended::After(error),
             () = stop => Ended::After(LinkError::Stopped),

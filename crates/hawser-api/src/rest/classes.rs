@@ -29,6 +29,8 @@ mirror!(
         Backup,
         /// Snapshots of several volumes at one instant.
         Groups,
+        /// Volumes that only some nodes can reach.
+        Placement,
     }
 );
 

@@ -38,6 +38,8 @@ mirror!(
         NameWithoutObject,
         /// An object that its name does not lead to.
         ObjectWithoutName,
+        /// A group and its snapshots do not name each other.
+        BrokenGroup,
         /// An operation that has waited long for a known outcome.
         StuckOperation,
         /// A record that cannot be read.

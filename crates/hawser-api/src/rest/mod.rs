@@ -9,6 +9,7 @@ mod mirror;
 pub mod classes;
 pub mod doctor;
 pub mod events;
+pub mod groups;
 pub mod list;
 pub mod nodes;
 pub mod operations;

@@ -25,6 +25,10 @@ mirror!(
         CreateSnapshot,
         /// Removes a snapshot.
         DeleteSnapshot,
+        /// Takes snapshots of several volumes, all of one instant.
+        CreateGroup,
+        /// Removes a group with all of its snapshots.
+        DeleteGroup,
         /// Gives a node the right to use a volume.
         PublishVolume,
         /// Takes that right back.
@@ -37,7 +41,7 @@ mirror!(
         MountVolume,
         /// Takes that folder away.
         UnmountVolume,
-        /// Holds a volume still while another is copied from it.
+        /// Holds a volume still while another is copied from it, or while a group is taken.
         LendVolume,
     }
 );
@@ -123,7 +127,7 @@ pub struct OperationView {
     pub id: OperationId,
     /// What it does.
     pub kind: OperationKindView,
-    /// The id of the volume or snapshot it changes.
+    /// The id of the volume, snapshot or group it changes.
     pub subject: String,
     /// The name of that object when the operation began.
     pub subject_name: String,

@@ -131,6 +131,15 @@ pub struct PublicationView {
     pub node: NodeId,
     /// Without the right to write.
     pub read_only: bool,
+    /// What is attached and mounted is up to the node, where an orchestrator says so.
+    #[serde(default)]
+    pub node_led: bool,
+    /// The node asked for it by itself, and gives it back by itself.
+    #[serde(default)]
+    pub claimed: bool,
+    /// Reaching the volume takes secrets, which are not in `info`.
+    #[serde(default)]
+    pub needs_secrets: bool,
     /// Where it is in its life.
     pub state: PublicationStateView,
     /// How to reach the volume, without secrets; present once published.
@@ -148,6 +157,9 @@ impl From<Publication> for PublicationView {
             id: publication.id,
             node: publication.node,
             read_only: publication.read_only,
+            node_led: publication.node_led,
+            claimed: publication.claimed,
+            needs_secrets: publication.needs_secrets,
             state: publication.state.into(),
             info: publication.info.map(|info| info.without_secrets()),
             attached: publication.attached.map(Into::into),
@@ -162,6 +174,9 @@ impl From<PublicationView> for Publication {
             id: view.id,
             node: view.node,
             read_only: view.read_only,
+            node_led: view.node_led,
+            claimed: view.claimed,
+            needs_secrets: view.needs_secrets,
             state: view.state.into(),
             info: view.info,
             attached: view.attached.map(Into::into),

@@ -1,9 +1,10 @@
 //! References to objects in paths and bodies: an id, a native name, or `scope:name`.
 //!
 //! Native names and ids have no colon, so the three forms never meet; and the text of a
-//! [`VolumeRef`] or [`SnapshotRef`] is exactly what these functions read.
+//! [`VolumeRef`], [`SnapshotRef`] or [`GroupRef`] is exactly what these functions read.
 
 use hawser_core::Result;
+use hawser_core::group::GroupRef;
 use hawser_core::name::{Alias, Scope};
 use hawser_core::snapshot::SnapshotRef;
 use hawser_core::volume::VolumeRef;
@@ -21,6 +22,14 @@ pub fn snapshot(text: &str) -> Result<SnapshotRef> {
     match outside(text)? {
         Some(alias) => Ok(SnapshotRef::Alias(alias)),
         None => SnapshotRef::parse(text),
+    }
+}
+
+/// Reads a reference to a group. `Kind::Invalid` when it is neither id nor name.
+pub fn group(text: &str) -> Result<GroupRef> {
+    match outside(text)? {
+        Some(alias) => Ok(GroupRef::Alias(alias)),
+        None => GroupRef::parse(text),
     }
 }
 

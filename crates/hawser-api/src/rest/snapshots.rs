@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hawser_core::id::{SnapshotId, VolumeId};
+use hawser_core::id::{GroupId, SnapshotId, VolumeId};
 use hawser_core::name::{Alias, ClassName, Labels, Scope};
+use hawser_core::place::Place;
 use hawser_core::snapshot::{Snapshot, SnapshotRequest, SnapshotState};
 use hawser_core::{ByteSize, Error, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,14 @@ pub struct SnapshotView {
     /// Free pairs.
     #[schema(value_type = BTreeMap<String, String>)]
     pub labels: Labels,
+    /// Where the storage behind it is; everywhere when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    pub place: Option<Place>,
+    /// The group it was taken with, and goes with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub group: Option<GroupId>,
     /// Where it is in its life.
     pub state: SnapshotStateView,
     /// When it was asked for.
@@ -76,6 +85,8 @@ impl From<Snapshot> for SnapshotView {
             filesystem: snapshot.filesystem.map(Into::into),
             handle: snapshot.handle,
             labels: snapshot.labels,
+            place: snapshot.place,
+            group: snapshot.group,
             state: snapshot.state.into(),
             created: snapshot.created,
         }
@@ -94,6 +105,8 @@ impl From<SnapshotView> for Snapshot {
             filesystem: view.filesystem.map(Into::into),
             handle: view.handle,
             labels: view.labels,
+            place: view.place,
+            group: view.group,
             state: view.state.into(),
             created: view.created,
         }

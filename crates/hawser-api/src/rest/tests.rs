@@ -1,13 +1,16 @@
 use std::time::Duration;
 
-use hawser_core::name::{Alias, Scope};
+use hawser_core::group::{GroupRef, GroupRequest};
+use hawser_core::name::{Alias, Labels, NodeId, Scope};
 use hawser_core::operation::OperationKind;
+use hawser_core::place::Place;
 use hawser_core::snapshot::SnapshotRef;
 use hawser_core::volume::{SourceRef, VolumeRef, VolumeRequest};
 use hawser_core::{ByteSize, Error, Kind, Outcome};
 use proptest::prelude::*;
 use serde_json::json;
 
+use super::groups::CreateGroup;
 use super::operations::OperationKindView;
 use super::problem::{KindView, Problem, is_retryable};
 use super::volumes::{AccessView, CreateVolume, ExpandVolume, PatchVolume};
@@ -29,11 +32,30 @@ fn a_request_for_a_volume_survives_the_way_through_json() {
         VolumeRequest::new(Alias::new(Scope::Csi, "pvc/1 ü").unwrap(), ByteSize::gib(2));
     request.source =
         Some(SourceRef::Snapshot(SnapshotRef::Alias(Alias::new(Scope::Csi, "s:1").unwrap())));
+    request.places = vec![Place::node(&"host-a".parse::<NodeId>().unwrap())];
 
     let text = serde_json::to_string(&CreateVolume::from(request.clone())).unwrap();
     let back: CreateVolume = serde_json::from_str(&text).unwrap();
 
     assert_eq!(VolumeRequest::try_from(back).unwrap(), request);
+}
+
+#[test]
+fn a_request_for_a_group_survives_the_way_through_json() {
+    let csi = Alias::new(Scope::Csi, "group/1 ü").unwrap();
+    let volumes = ["data", "csi:pvc:1/2", "vol-01k5zzzzzzzzzzzzzzzzzzzzzz"];
+    let volumes: Vec<_> = volumes.iter().map(|text| reference::volume(text).unwrap()).collect();
+    let request = GroupRequest { alias: csi.clone(), volumes, labels: Labels::default() };
+
+    let text = serde_json::to_string(&CreateGroup::from(request.clone())).unwrap();
+    let back: CreateGroup = serde_json::from_str(&text).unwrap();
+
+    assert_eq!(GroupRequest::try_from(back).unwrap(), request);
+    let by_name = GroupRef::Alias(csi);
+    assert_eq!(reference::group(&by_name.to_string()).unwrap(), by_name);
+    for bad in [json!({ "name": "a" }), json!({ "name": "a", "volumes": ["b"], "volume": "c" })] {
+        assert!(serde_json::from_value::<CreateGroup>(bad.clone()).is_err(), "{bad}");
+    }
 }
 
 #[test]
@@ -120,8 +142,10 @@ proptest! {
         let _ = wait::parse(&text);
         let _ = reference::volume(&text);
         let _ = reference::snapshot(&text);
+        let _ = reference::group(&text);
         let _ = publications::target(&text);
         let _ = serde_json::from_str::<CreateVolume>(&text);
+        let _ = serde_json::from_str::<CreateGroup>(&text);
         let _ = serde_json::from_str::<Problem>(&text);
     }
 }

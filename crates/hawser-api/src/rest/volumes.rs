@@ -6,6 +6,7 @@ use hawser_core::attach::{Health, Identity};
 use hawser_core::filesystem::{Filesystem, FormatState, FsKind};
 use hawser_core::id::{OperationId, SnapshotId, VolumeId};
 use hawser_core::name::{Alias, ClassName, Labels, Scope};
+use hawser_core::place::Place;
 use hawser_core::volume::{Access, Sharing, Source, SourceRef, Volume, VolumeRequest, VolumeState};
 use hawser_core::{ByteSize, Error, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -249,6 +250,10 @@ pub struct VolumeView {
     pub parameters: BTreeMap<String, String>,
     /// The provider's own name for it.
     pub handle: String,
+    /// Where it can be reached from; everywhere when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<BTreeMap<String, String>>)]
+    pub place: Option<Place>,
     /// Where it is in its life.
     pub state: VolumeStateView,
     /// What is inside.
@@ -279,6 +284,7 @@ impl From<Volume> for VolumeView {
             labels: volume.labels,
             parameters: volume.parameters,
             handle: volume.handle,
+            place: volume.place,
             state: volume.state.into(),
             filesystem: volume.filesystem.map(Into::into),
             identity: volume.identity.map(Into::into),
@@ -302,6 +308,7 @@ impl From<VolumeView> for Volume {
             labels: view.labels,
             parameters: view.parameters,
             handle: view.handle,
+            place: view.place,
             state: view.state.into(),
             filesystem: view.filesystem.map(Into::into),
             identity: view.identity.map(Into::into),
@@ -355,6 +362,11 @@ pub struct CreateVolume {
     /// Settings for the provider.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub parameters: BTreeMap<String, String>,
+    /// From where it must be reached, the better places first: from at least one of them. Anywhere
+    /// when left out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<BTreeMap<String, String>>)]
+    pub places: Vec<Place>,
 }
 
 impl TryFrom<CreateVolume> for VolumeRequest {
@@ -377,6 +389,7 @@ impl TryFrom<CreateVolume> for VolumeRequest {
             source,
             labels: Labels::try_from(body.labels)?,
             parameters: body.parameters,
+            places: body.places,
         })
     }
 }
@@ -397,6 +410,7 @@ impl From<VolumeRequest> for CreateVolume {
             }),
             labels: request.labels.into(),
             parameters: request.parameters,
+            places: request.places,
         }
     }
 }

@@ -45,6 +45,7 @@ pub fn open(settings: HostSettings) -> Result<NodeHalf> {
         host,
         connectors: CONNECTORS.into(),
         registry: Arc::new(registry),
+        pools: Vec::new(),
     }))
 }
 

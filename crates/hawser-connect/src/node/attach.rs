@@ -11,7 +11,7 @@ use super::error::{NodeError, with_undo};
 use super::locks::{volume_lock, within};
 use super::record::{Unknown, check_identity, expected, remember_identity};
 use super::same::{continued, with_wishes};
-use super::{share, table};
+use super::share;
 use crate::layers::Layered;
 use crate::shared::wait::Deadline;
 
@@ -70,9 +70,9 @@ impl NodeHalf {
                 return Ok(Some(found));
             }
         }
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         let targets: Vec<_> =
-            table::all_of(attached, &table).iter().map(|entry| entry.target.clone()).collect();
+            table.all_of(attached).iter().map(|entry| entry.target.clone()).collect();
         if targets.is_empty() { Ok(None) } else { Err(NodeError::StillMounted { targets }.into()) }
     }
 
@@ -103,6 +103,7 @@ impl NodeHalf {
         let change = connector.connect(host, &work.info, &attach).await?;
         let (found, path) = (change.get().identity(), change.get().path());
         check_identity(expected(record), found, path, Unknown::Refused)?;
+        self.seal_again(record, path).await?;
         let attach = Attach { multipath, ..record.attach.clone() };
         let now = AttachRecord { attached: Some(change.get().clone()), attach, ..record.clone() };
         if now != *record {

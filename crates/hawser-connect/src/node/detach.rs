@@ -10,7 +10,6 @@ use super::NodeHalf;
 use super::error::{NodeError, with_undo};
 use super::locks::{volume_lock, within};
 use super::record::{Unknown, check_identity, expected};
-use super::table;
 use crate::shared::wait::Deadline;
 
 impl NodeHalf {
@@ -43,6 +42,14 @@ impl NodeHalf {
         }
         self.check_unmounted(&record).await?;
         self.check_right_device(&record, detach).await?;
+        match self.unseal(&record, &[]).await {
+            // A device that does not answer goes as it is.
+            Err(error) if detach.force => {
+                tracing::warn!(volume.id = %record.volume, error = %error.sentence(),
+                    "its read-only mark is left");
+            }
+            unsealed => unsealed?,
+        }
         for mount in record.mounts.iter().filter(|mount| mount.made_target) {
             self.host.remove_target(&mount.target).await?;
         }
@@ -77,9 +84,9 @@ impl NodeHalf {
     /// Refuses while anything, by whomever, shows the volume.
     async fn check_unmounted(&self, record: &AttachRecord) -> Result<()> {
         let Some(attached) = &record.attached else { return Ok(()) };
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         let targets: Vec<PathBuf> =
-            table::all_of(attached, &table).iter().map(|entry| entry.target.clone()).collect();
+            table.all_of(attached).iter().map(|entry| entry.target.clone()).collect();
         if targets.is_empty() { Ok(()) } else { Err(NodeError::StillMounted { targets }.into()) }
     }
 

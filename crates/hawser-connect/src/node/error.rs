@@ -88,6 +88,23 @@ pub(super) enum NodeError {
     #[error("{device:?} is a raw volume and is not mounted: `attach` gives its device")]
     RawDevice { device: PathBuf },
 
+    #[error("a device that is shown as it is has neither a file system nor a group of its own")]
+    RawWithMore,
+
+    #[error(
+        "{device:?} is shown {there} on {target:?}, and cannot be shown {wanted} beside that: unmount it there first"
+    )]
+    Beside { device: PathBuf, target: PathBuf, there: &'static str, wanted: &'static str },
+
+    #[error("the volume of {publication} is not mounted on {target:?}")]
+    NotShown { publication: PublicationId, target: PathBuf },
+
+    #[error(
+        "what is mounted on {target:?} did not answer within {} s: look for a dead server or device",
+        limit.as_secs_f64()
+    )]
+    Silent { target: PathBuf, limit: Duration },
+
     #[error("{path:?} is a file and is not mounted: `attach` gives its path")]
     PlainFile { path: PathBuf },
 
@@ -172,7 +189,8 @@ impl Classify for NodeError {
             | Self::NotOnPlatform { .. }
             | Self::RawDevice { .. }
             | Self::PlainFile { .. } => Kind::Unsupported,
-            Self::NotKnown { .. } => Kind::NotFound,
+            Self::NotKnown { .. } | Self::NotShown { .. } => Kind::NotFound,
+            Self::Silent { .. } => Kind::Unavailable,
             Self::AttachedOtherwise { .. } | Self::MountedOtherwise { .. } => Kind::Exists,
             Self::NotAttached { .. }
             | Self::AnotherWriter { .. }
@@ -190,6 +208,7 @@ impl Classify for NodeError {
             | Self::NeverFormatted { .. }
             | Self::WrongContent { .. }
             | Self::Stranger { .. }
+            | Self::Beside { .. }
             | Self::TooSmall { .. } => Kind::Precondition,
             Self::StillMounted { .. }
             | Self::BetweenStates { .. }
@@ -197,7 +216,7 @@ impl Classify for NodeError {
             | Self::MountedAgain { .. }
             | Self::Frozen
             | Self::FrozenByOthers { .. } => Kind::Busy,
-            Self::BadTarget { .. } => Kind::Invalid,
+            Self::BadTarget { .. } | Self::RawWithMore => Kind::Invalid,
             Self::NotPrivileged => Kind::Denied,
             Self::Undo { source, .. } => source.kind(),
             Self::Recover { first, .. } => *first,
@@ -226,6 +245,10 @@ impl Classify for NodeError {
             | Self::StillMounted { .. }
             | Self::NoDevice { .. }
             | Self::RawDevice { .. }
+            | Self::RawWithMore
+            | Self::Beside { .. }
+            | Self::NotShown { .. }
+            | Self::Silent { .. }
             | Self::PlainFile { .. }
             | Self::ReadOnly { .. }
             | Self::FormattedBefore
@@ -265,6 +288,10 @@ impl Classify for NodeError {
             | Self::Gone { .. }
             | Self::NoDevice { .. }
             | Self::RawDevice { .. }
+            | Self::RawWithMore
+            | Self::Beside { .. }
+            | Self::NotShown { .. }
+            | Self::Silent { .. }
             | Self::PlainFile { .. }
             | Self::ReadOnly { .. }
             | Self::FormattedBefore

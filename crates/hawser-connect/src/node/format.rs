@@ -10,7 +10,6 @@ use uuid::Uuid;
 
 use super::NodeHalf;
 use super::error::NodeError;
-use super::table;
 
 impl NodeHalf {
     pub(super) async fn format_device(&self, work: &FormatWork) -> Result<Change<()>> {
@@ -23,8 +22,8 @@ impl NodeHalf {
         if record.attach.read_only {
             return Err(NodeError::ReadOnly { device, what: "making a file system" }.into());
         }
-        let table = self.host.mounts().await?;
-        let mounted = table::all_of(&attached, &table);
+        let table = self.table().await?;
+        let mounted = table.all_of(&attached);
         if !mounted.is_empty() {
             let targets = mounted.iter().map(|entry| entry.target.clone()).collect();
             return Err(NodeError::StillMounted { targets }.into());

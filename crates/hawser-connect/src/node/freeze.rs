@@ -7,13 +7,13 @@ use std::time::Duration;
 use hawser_core::attach::{AttachRecord, AttachState, Attached};
 use hawser_core::error::ResultExt;
 use hawser_core::id::PublicationId;
+use hawser_core::port::host::MountEntry;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::{Change, Error, Result};
 
 use super::NodeHalf;
 use super::error::{NodeError, with_undo};
 use super::locks::frozen_lock;
-use super::table;
 
 /// How long to wait for the lock of a frozen file system before its holder counts as alive: a free
 /// lock is had at once, so this only bounds a slow disk.
@@ -111,13 +111,16 @@ impl NodeHalf {
     /// A mount through which the file system is frozen or thawed: the recorded one, else any of
     /// ours that can be written through; none means that nothing can write.
     async fn frozen_place(&self, record: &AttachRecord) -> Result<Option<PathBuf>> {
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         if let Some(target) = &record.frozen
-            && table::ours(record, &table, target).is_some()
+            && table.ours(record, target).is_some()
         {
             return Ok(Some(target.clone()));
         }
-        let writable = table::live(record, &table).into_iter().find(|(_, e)| !e.read_only());
+        // What is on a device that is shown as it is, is known to its user alone.
+        let freezable =
+            |(at, entry): &(usize, &MountEntry)| !record.mounts[*at].raw && !entry.read_only();
+        let writable = table.live(record).into_iter().find(freezable);
         Ok(writable.map(|(_, entry)| entry.target.clone()))
     }
 

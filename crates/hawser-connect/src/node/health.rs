@@ -8,7 +8,6 @@ use hawser_core::port::host::MountEntry;
 use super::NodeHalf;
 use super::error::NodeError;
 use super::record::in_words;
-use super::table;
 
 impl NodeHalf {
     /// Waits for no lock: a call that hangs is one of the things to be told.
@@ -42,13 +41,15 @@ impl NodeHalf {
         if !health.healthy {
             return Ok(Some(health.message));
         }
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         for mount in record.mounts.iter().filter(|mount| mount.ready) {
-            let entry = table::ours(record, &table, &mount.target);
+            let entry = table.ours(record, &mount.target);
             if let Some(fault) = mount_fault(mount, entry) {
                 return Ok(Some(fault));
             }
-            self.host.usage(&mount.target).await?;
+            if !mount.raw {
+                self.host.usage(&mount.target).await?;
+            }
         }
         Ok(None)
     }
@@ -58,6 +59,12 @@ fn mount_fault(mount: &NodeMount, entry: Option<&MountEntry>) -> Option<String> 
     let target = &mount.target;
     match entry {
         None => Some(format!("the volume is recorded on {target:?} and is not mounted there")),
+        Some(entry) if entry.shows_removed() => Some(format!(
+            "{target:?} shows a device or folder that was removed since: unmount and mount again"
+        )),
+        Some(entry) if entry.has_stopped() => Some(format!(
+            "the file system on {target:?} has stopped after an error: look at the kernel's log, unmount it everywhere and mount again"
+        )),
         Some(entry) if entry.read_only() && !mount.read_only => Some(format!(
             "{target:?} has become read-only, as a file system does after an error: look at the kernel's log, unmount and mount again"
         )),

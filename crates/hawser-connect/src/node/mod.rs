@@ -17,6 +17,8 @@ mod health;
 mod locks;
 mod mount;
 mod outside;
+mod pools;
+mod raw;
 mod record;
 mod same;
 mod share;
@@ -25,6 +27,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod unmount;
+mod usage;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -34,20 +37,22 @@ use async_trait::async_trait;
 use hawser_core::attach::{AttachRecord, Attached, Detach, Health, NodeMount};
 use hawser_core::doctor::Finding;
 use hawser_core::id::{InstanceId, PublicationId};
-use hawser_core::name::NodeId;
+use hawser_core::name::{ClassName, NodeId};
 use hawser_core::node::NodeRecord;
+use hawser_core::place::Place;
 use hawser_core::port::connector::Platform;
-use hawser_core::port::host::{HostFacts, MountEntry};
+use hawser_core::port::host::{FsUsage, HostFacts};
 use hawser_core::port::library::PropertiesRequest;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::registry::LockGuard;
-use hawser_core::port::{Host, Library, Node, Registry};
+use hawser_core::port::{Host, Library, Node, Pools, Provider, Registry};
 use hawser_core::{ByteSize, Change, Error, Result, Timestamp};
 use serde_json::{Value, json};
 
 pub use self::connectors::Connectors;
 use self::error::NodeError;
 use self::locks::Gates;
+use self::table::Table;
 
 /// What a node half is made of.
 pub struct NodeParts {
@@ -61,6 +66,8 @@ pub struct NodeParts {
     pub connectors: Connectors,
     /// What is attached here, shared with the other instances of this host.
     pub registry: Arc<dyn Registry>,
+    /// The classes whose storage is on this host, for a control half elsewhere.
+    pub pools: Vec<(ClassName, Arc<dyn Provider>)>,
 }
 
 /// The half of Hawser that acts on this host.
@@ -74,6 +81,8 @@ pub struct NodeHalf {
     connectors: Connectors,
     registry: Arc<dyn Registry>,
     gates: Arc<Gates>,
+    /// The classes whose storage is here.
+    pools: BTreeMap<ClassName, Arc<dyn Provider>>,
     /// The locks of the file systems this process has frozen.
     frozen: Mutex<HashMap<PublicationId, Box<dyn LockGuard>>>,
 }
@@ -81,9 +90,10 @@ pub struct NodeHalf {
 impl NodeHalf {
     /// A node half over these ports; nothing is touched until it is called.
     pub fn new(parts: NodeParts) -> Self {
-        let NodeParts { id, instance, host, connectors, registry } = parts;
-        let (gates, frozen) = (Arc::default(), Mutex::default());
-        Self { id, instance, host, connectors, registry, gates, frozen }
+        let NodeParts { id, instance, host, connectors, registry, pools } = parts;
+        let (gates, frozen, pools) =
+            (Arc::default(), Mutex::default(), pools.into_iter().collect());
+        Self { id, instance, host, connectors, registry, gates, pools, frozen }
     }
 
     /// Sets right what an earlier process of this instance left: thaws what it had frozen, forgets
@@ -94,7 +104,7 @@ impl NodeHalf {
         let boot = self.host.facts().await?.boot_id;
         let records = self.registry.list().await?.records;
         let ours: Vec<_> = records.into_iter().filter(|r| r.instance == self.instance).collect();
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         let (mut failed, mut first) = (Vec::new(), None);
         for record in &ours {
             if let Err(error) = self.recover_one(&boot, record, &table).await {
@@ -112,7 +122,7 @@ impl NodeHalf {
         &self,
         boot: &str,
         record: &AttachRecord,
-        table: &[MountEntry],
+        table: &Table<'_>,
     ) -> Result<()> {
         // Most records need nothing, and then nobody is made to wait for their locks.
         let lost = record.mounts.iter().any(|mount| is_lost(record, mount, table));
@@ -124,7 +134,7 @@ impl NodeHalf {
         if record.frozen.is_some() && self.claim_frozen(&record.publication).await? {
             self.thaw_record(&mut record).await?;
         }
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         let lost = |mount: &NodeMount| is_lost(&record, mount, &table);
         let lost: Vec<bool> = record.mounts.iter().map(lost).collect();
         if lost.contains(&true) {
@@ -139,8 +149,8 @@ impl NodeHalf {
 
 /// True when a mount that was made is not there: it was taken off by hand, or for a moment by a
 /// process that died in that moment.
-fn is_lost(record: &AttachRecord, mount: &NodeMount, table: &[MountEntry]) -> bool {
-    mount.ready && !table::is_below(record.attached.as_ref(), table, &mount.target)
+fn is_lost(record: &AttachRecord, mount: &NodeMount, table: &Table<'_>) -> bool {
+    mount.ready && !table.is_below(record.attached.as_ref(), &mount.target)
 }
 
 /// What a node says of itself when its properties cannot be read, and why they cannot.
@@ -170,7 +180,7 @@ impl Node for NodeHalf {
         Ok(NodeRecord {
             id: self.id.clone(),
             properties,
-            topology: BTreeMap::new(),
+            topology: Place::node(&self.id).pairs().clone(),
             boot_id: facts.boot_id,
             privileged: facts.privileged,
             last_seen: Timestamp::now(),
@@ -213,6 +223,10 @@ impl Node for NodeHalf {
         Ok(self.registry.list().await?.records)
     }
 
+    async fn usage(&self, publication: &PublicationId, target: &Path) -> Result<FsUsage> {
+        self.usage_of(publication, target).await
+    }
+
     async fn health(&self, publication: &PublicationId) -> Result<Health> {
         self.check_health(publication).await
     }
@@ -223,5 +237,9 @@ impl Node for NodeHalf {
 
     fn library(&self) -> Option<&dyn Library> {
         Some(self)
+    }
+
+    fn pools(&self) -> Option<&dyn Pools> {
+        (!self.pools.is_empty()).then_some(self)
     }
 }

@@ -1,26 +1,28 @@
-//! Showing an attached volume in a folder.
+//! Showing an attached volume in a folder, or its device in a file.
 
 use std::path::{Component, Path, PathBuf};
 
 use hawser_core::attach::{AttachRecord, Attached, NodeMount};
-use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::{Content, HostMount, MountEntry, MountSource};
 use hawser_core::port::node::MountWork;
 use hawser_core::{Change, Error, Kind, Outcome, Result};
-use uuid::Uuid;
 
 use super::NodeHalf;
 use super::error::{NodeError, with_undo};
-use super::{format, table};
+use super::table::{self, Table};
+use super::{format, raw};
 
 impl NodeHalf {
     pub(super) async fn mount_volume(&self, work: &MountWork) -> Result<Change<()>> {
         check_target(&work.target)?;
+        if work.raw && (work.filesystem.is_some() || work.group.is_some()) {
+            return Err(NodeError::RawWithMore.into());
+        }
         let _alone = self.gates.enter(self.registry.as_ref(), &work.publication).await?;
         let (mut record, attached) = self.attached(&work.publication).await?;
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         if is_mounted(&record, work, &table)? {
-            return Ok(Change::Already(()));
+            return self.give_again(&record, work).await;
         }
         if !self.host.facts().await?.privileged {
             return Err(NodeError::NotPrivileged.into());
@@ -32,8 +34,11 @@ impl NodeHalf {
         if record.frozen.is_some() {
             return Err(NodeError::Frozen.into());
         }
-        let first = table::all_of(&attached, &table).is_empty();
-        let source = self.checked_source(&record, &attached, work.filesystem, first).await?;
+        let table = self.without_spent(&mut record, work, table).await?;
+        raw::check_beside(&record, &attached, work, &table)?;
+        let first = table.all_of(&attached).is_empty();
+        let source = self.checked_source(&record, &attached, work, first).await?;
+        self.forget_otherwise(&mut record, work, &table).await?;
         self.record_mount(&mut record, work).await?;
         if let Err(error) = self.make_mount(&mut record, work, source).await {
             return Err(self.unmake_mount(&mut record, &work.target, error).await);
@@ -49,15 +54,47 @@ impl NodeHalf {
         Ok(Change::Made(()))
     }
 
+    /// Takes off a mount of ours that does not work any more, so that it is made anew.
+    async fn without_spent<'a>(
+        &'a self,
+        record: &mut AttachRecord,
+        work: &MountWork,
+        table: Table<'a>,
+    ) -> Result<Table<'a>> {
+        let recorded = record.mounts.iter().any(|mount| mount.target == work.target);
+        let spent = |entry: &MountEntry| is_spent(record, entry, work);
+        if !recorded || !table.ours(record, &work.target).is_some_and(spent) {
+            return Ok(table);
+        }
+        tracing::warn!(volume.id = %record.volume, target = %work.target.display(),
+            "what is mounted there does not work any more, and is mounted again");
+        self.take_out(record, &work.target).await?;
+        self.table().await
+    }
+
+    /// The group of a mount that is there: its next user may be another one.
+    async fn give_again(&self, record: &AttachRecord, work: &MountWork) -> Result<Change<()>> {
+        match work.group.filter(|_| !work.read_only) {
+            None => Ok(Change::Already(())),
+            // What is changed would wait for a thaw.
+            Some(_) if record.frozen.is_some() => Err(NodeError::Frozen.into()),
+            Some(group) => self.host.give_to_group(&work.target, group).await,
+        }
+    }
+
     /// What to mount, after everything that can be checked was.
     async fn checked_source(
         &self,
         record: &AttachRecord,
         attached: &Attached,
-        filesystem: Option<(FsKind, Uuid)>,
+        work: &MountWork,
         first: bool,
     ) -> Result<MountSource> {
-        match (attached, filesystem) {
+        match (attached, work.filesystem) {
+            (_, _) if work.raw => {
+                let device = self.verified_device(record, attached).await?;
+                Ok(MountSource::Raw { device })
+            }
             (Attached::Block { .. }, Some((fs, uuid))) => {
                 let device = self.verified_device(record, attached).await?;
                 let content = self.host.probe(&device).await?;
@@ -88,6 +125,30 @@ impl NodeHalf {
         }
     }
 
+    /// What was shown at the target in another way, and is not any more, takes its traces along.
+    async fn forget_otherwise(
+        &self,
+        record: &mut AttachRecord,
+        work: &MountWork,
+        table: &Table<'_>,
+    ) -> Result<()> {
+        let otherwise = |mount: &NodeMount| {
+            mount.target == work.target
+                && (mount.raw, mount.read_only) != (work.raw, work.read_only)
+        };
+        if !record.mounts.iter().any(otherwise) {
+            return Ok(());
+        }
+        match table.topmost(&work.target) {
+            None => self.forget_mount(record, &work.target).await,
+            // It may still be there, below what covers it.
+            Some(top) => {
+                let (target, found) = (work.target.clone(), table::describe(top));
+                Err(NodeError::Stranger { target, found }.into())
+            }
+        }
+    }
+
     /// Writes down what is about to be made: the folder, where there is none, and the mount.
     async fn record_mount(&self, record: &mut AttachRecord, work: &MountWork) -> Result<()> {
         // Whether the folder will be ours must be known before it is made: a crash in between would
@@ -104,6 +165,7 @@ impl NodeHalf {
             flags: work.flags.clone(),
             ready: false,
             made_target: missing || before.is_some_and(|mount| mount.made_target),
+            raw: work.raw,
         });
         self.registry.put(record).await
     }
@@ -114,12 +176,15 @@ impl NodeHalf {
         work: &MountWork,
         source: MountSource,
     ) -> Result<()> {
-        if self.host.make_target(&work.target).await?.is_made() {
+        if self.make_target_for(&source, &work.target).await?.is_made() {
             let mount = entry_of(record, &work.target);
             if !mount.made_target {
                 mount.made_target = true;
                 self.registry.put(record).await?;
             }
+        }
+        if let (MountSource::Raw { device }, true) = (&source, work.read_only) {
+            self.seal(record, device).await?;
         }
         let (target, flags) = (work.target.clone(), work.flags.clone());
         let mount = HostMount { source, target, read_only: work.read_only, flags };
@@ -128,7 +193,24 @@ impl NodeHalf {
         if let (MountSource::Device { device, fs }, false) = (&mount.source, mount.read_only) {
             self.host.grow_filesystem(device, *fs, &mount.target).await?;
         }
+        if let (Some(group), false) = (work.group, work.read_only) {
+            self.host.give_to_group(&mount.target, group).await?;
+        }
         Ok(())
+    }
+
+    /// Makes what a mount of this stands on.
+    pub(super) async fn make_target_for(
+        &self,
+        source: &MountSource,
+        target: &Path,
+    ) -> Result<Change<()>> {
+        match source {
+            MountSource::Raw { .. } => self.host.make_target_file(target).await,
+            MountSource::Device { .. } | MountSource::Bind { .. } | MountSource::Network { .. } => {
+                self.host.make_target(target).await
+            }
+        }
     }
 
     /// Takes back what a failed mount has made, as far as it is there.
@@ -138,59 +220,36 @@ impl NodeHalf {
             Err(undo) => with_undo(error, &undo),
         }
     }
-
-    /// Unmounts what is ours at the target, removes the folder if it was made for it, and the entry
-    /// from the record. What others have mounted there stays.
-    pub(super) async fn take_out(&self, record: &mut AttachRecord, target: &Path) -> Result<()> {
-        /// A mount is made once; a dropped call whose mount came late makes it twice.
-        const MOST: usize = 8;
-        for _ in 0..MOST {
-            let table = self.host.mounts().await?;
-            if table::ours(record, &table, target).is_none() {
-                return self.forget_mount(record, target).await;
-            }
-            self.host.unmount(target).await?;
-        }
-        Err(NodeError::MountedAgain { target: target.to_owned(), times: MOST }.into())
-    }
-
-    /// Removes a mount that is not there from the record, and the folder made for it.
-    pub(super) async fn forget_mount(
-        &self,
-        record: &mut AttachRecord,
-        target: &Path,
-    ) -> Result<()> {
-        let Some(index) = record.mounts.iter().position(|mount| mount.target == target) else {
-            return Ok(());
-        };
-        if record.mounts[index].made_target {
-            self.host.remove_target(target).await?;
-        }
-        record.mounts.remove(index);
-        self.registry.put(record).await
-    }
 }
 
 /// True when exactly this mount is there. One that is there with other options is refused with both.
 fn is_mounted(
     record: &AttachRecord,
     work: &MountWork,
-    table: &[MountEntry],
+    table: &Table<'_>,
 ) -> Result<bool, NodeError> {
     let recorded = record.mounts.iter().find(|mount| mount.target == work.target);
-    let Some(mount) = recorded.filter(|_| table::ours(record, table, &work.target).is_some())
-    else {
+    let (Some(mount), Some(entry)) = (recorded, table.ours(record, &work.target)) else {
         return Ok(false);
     };
-    if mount.read_only != work.read_only || !same_flags(&mount.flags, &work.flags) {
+    let same = (mount.raw, mount.read_only) == (work.raw, work.read_only);
+    if !same || !same_flags(&mount.flags, &work.flags) {
         return Err(NodeError::MountedOtherwise {
             target: work.target.clone(),
-            there: options(mount.read_only, &mount.flags),
-            wanted: options(work.read_only, &work.flags),
+            there: options(mount.raw, mount.read_only, &mount.flags),
+            wanted: options(work.raw, work.read_only, &work.flags),
         });
     }
     // A mount that was never answered may lack its last steps: they are made again.
-    Ok(mount.ready)
+    Ok(mount.ready && !is_spent(record, entry, work))
+}
+
+/// True when a mount shows a device that went, or a file system that has stopped after an error, as
+/// which it may also have become read-only.
+fn is_spent(record: &AttachRecord, entry: &MountEntry, work: &MountWork) -> bool {
+    let block = matches!(record.attached, Some(Attached::Block { .. }));
+    let refuses = entry.read_only() && !work.read_only;
+    entry.shows_removed() || (block && (refuses || entry.has_stopped()))
 }
 
 fn entry_of<'a>(record: &'a mut AttachRecord, target: &Path) -> &'a mut NodeMount {
@@ -225,9 +284,11 @@ fn same_flags(one: &[String], other: &[String]) -> bool {
     sorted(one) == sorted(other)
 }
 
-fn options(read_only: bool, flags: &[String]) -> String {
+fn options(raw: bool, read_only: bool, flags: &[String]) -> String {
+    let kind = if raw { "raw," } else { "" };
     let access = if read_only { "ro" } else { "rw" };
-    std::iter::once(access).chain(flags.iter().map(String::as_str)).collect::<Vec<_>>().join(",")
+    let flags: String = flags.iter().map(|flag| format!(",{flag}")).collect();
+    format!("{kind}{access}{flags}")
 }
 
 #[cfg(test)]

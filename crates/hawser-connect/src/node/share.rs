@@ -12,7 +12,6 @@ use super::NodeHalf;
 use super::error::NodeError;
 use super::locks::Alone;
 use super::same::refuse_difference;
-use super::table;
 use crate::shared::canonical;
 
 /// How long it may take to see whether somebody is at work on a publication.
@@ -124,11 +123,9 @@ impl NodeHalf {
 
     /// Ends one publication, and leaves the device to those who have it too.
     pub(super) async fn leave_to_others(&self, record: &AttachRecord) -> Result<()> {
-        let table = self.host.mounts().await?;
-        let targets: Vec<_> = table::live(record, &table)
-            .into_iter()
-            .map(|(_, entry)| entry.target.clone())
-            .collect();
+        let table = self.table().await?;
+        let live = table.live(record).into_iter();
+        let targets: Vec<_> = live.map(|(_, entry)| entry.target.clone()).collect();
         if !targets.is_empty() {
             return Err(NodeError::StillMounted { targets }.into());
         }

@@ -13,11 +13,13 @@ use crate::class::{Capacity, Class};
 use crate::doctor::Finding;
 use crate::error::Result;
 use crate::event::Event;
+use crate::group::{Group, GroupRef, GroupRequest};
 use crate::id::OperationId;
 use crate::name::{ClassName, Labels, NodeId};
 use crate::node::NodeRecord;
 use crate::operation::{Operation, OperationState};
 use crate::page::{Page, PageRequest};
+use crate::place::Place;
 use crate::publication::{MountRequest, Publication, PublishRequest};
 use crate::size::ByteSize;
 use crate::snapshot::{Snapshot, SnapshotRef, SnapshotRequest};
@@ -64,7 +66,7 @@ pub trait Control: Send + Sync {
     /// One volume.
     async fn get_volume(&self, volume: &VolumeRef) -> Result<Volume>;
 
-    /// Volumes, oldest first.
+    /// Volumes, in the order of their ids: oldest first, but for those whose id follows from their name.
     async fn list_volumes(&self, filter: &VolumeFilter, page: &PageRequest)
     -> Result<Page<Volume>>;
 
@@ -78,7 +80,8 @@ pub trait Control: Send + Sync {
         wait: Wait,
     ) -> Result<Reply<Snapshot>>;
 
-    /// Removes a snapshot. Absent is `Already`.
+    /// Removes a snapshot. Absent is `Already`; a member of a group, which goes with its group, is
+    /// `Kind::Invalid`.
     async fn delete_snapshot(&self, snapshot: &SnapshotRef, wait: Wait) -> Result<Reply<()>>;
 
     /// One snapshot.
@@ -91,6 +94,18 @@ pub trait Control: Send + Sync {
         page: &PageRequest,
     ) -> Result<Page<Snapshot>>;
 
+    /// Takes snapshots of several volumes, all of one instant. Volumes that cannot be taken together
+    /// (of different classes or places, of a class without groups) and a volume whose content cannot
+    /// be held still for that instant are `Kind::Precondition`. Whatever fails, no member stays.
+    async fn create_group(&self, request: GroupRequest, wait: Wait) -> Result<Reply<Group>>;
+
+    /// Removes a group and all of its snapshots, which cannot be removed one by one. Absent is
+    /// `Already`; a member that is being copied from is `Kind::Precondition`.
+    async fn delete_group(&self, group: &GroupRef, wait: Wait) -> Result<Reply<()>>;
+
+    /// One group.
+    async fn get_group(&self, group: &GroupRef) -> Result<Group>;
+
     /// Gives a node the right to use a volume.
     async fn publish(
         &self,
@@ -100,7 +115,7 @@ pub trait Control: Send + Sync {
     ) -> Result<Reply<Publication>>;
 
     /// Takes that right back; answers when the node can no longer write. Attached or mounted is
-    /// `Kind::Precondition`.
+    /// `Kind::Precondition`, but for a publication that the node leads: there the node may be dead.
     async fn unpublish(&self, volume: &VolumeRef, node: &NodeId, wait: Wait) -> Result<Reply<()>>;
 
     /// Publishes where needed, and brings the volume to the node.
@@ -148,8 +163,9 @@ pub trait Control: Send + Sync {
     /// All classes.
     async fn list_classes(&self) -> Result<Vec<Class>>;
 
-    /// How much room a class has; `Kind::Unsupported` where its provider cannot tell.
-    async fn capacity(&self, class: &ClassName) -> Result<Capacity>;
+    /// How much room a class has, in all or at one place; `Kind::Unsupported` where its provider
+    /// cannot tell.
+    async fn capacity(&self, class: &ClassName, place: Option<&Place>) -> Result<Capacity>;
 
     /// All nodes that were ever seen.
     async fn list_nodes(&self) -> Result<Vec<NodeRecord>>;

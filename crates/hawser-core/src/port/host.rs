@@ -1,6 +1,7 @@
 //! The host port: Linux, as connectors, providers and the node half use it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -38,8 +39,10 @@ pub trait Host: Send + Sync {
     /// The mount table of this process's mount namespace, in mount order.
     async fn mounts(&self) -> Result<Vec<MountEntry>>;
 
-    /// Mounts a device or binds a folder. `Already` when the same source is mounted there with the
-    /// same access; `Kind::Precondition` when something else is.
+    /// Mounts a device, binds a folder, or shows a device itself in a file. `Already` when the same
+    /// source is mounted there with the same access; `Kind::Precondition` when something else is.
+    /// What is on a volume is not trusted: programs and device nodes in it get no rights of this
+    /// host (`nosuid`, `nodev`), and an option that asks for them is `Kind::Invalid`.
     async fn mount(&self, request: &HostMount) -> Result<Change<()>>;
 
     /// Unmounts the topmost mount at the target. Nothing mounted there is `Already`;
@@ -53,8 +56,13 @@ pub trait Host: Send + Sync {
     /// Makes a folder to mount on (its parents must exist); `Already` when it is there.
     async fn make_target(&self, target: &Path) -> Result<Change<()>>;
 
-    /// Removes a folder that [`Host::make_target`] made, if it is empty and nothing is mounted on it;
-    /// absent is `Already`, anything else there is left alone and is `Already` too.
+    /// Makes an empty file to show a device in (its parents must exist); `Already` when a file or a
+    /// device is there.
+    async fn make_target_file(&self, target: &Path) -> Result<Change<()>>;
+
+    /// Removes what [`Host::make_target`] or [`Host::make_target_file`] made, if it is empty and
+    /// nothing is mounted on it; absent is `Already`, anything else there is left alone and is
+    /// `Already` too.
     async fn remove_target(&self, target: &Path) -> Result<Change<()>>;
 
     /// Makes a folder with exactly this mode (its parents must exist); `Already` when it is there,
@@ -119,6 +127,10 @@ pub trait Host: Send + Sync {
 
     /// Writes everything of one file system to its device.
     async fn sync_filesystem(&self, path: &Path) -> Result<()>;
+
+    /// Gives everything below a folder to a group that may write, and new files in it too; `Already`
+    /// when the folder itself has it. No symlink is followed, no other mount entered.
+    async fn give_to_group(&self, folder: &Path, group: u32) -> Result<Change<()>>;
 
     /// How full the file system below a path is.
     async fn usage(&self, path: &Path) -> Result<FsUsage>;
@@ -294,9 +306,57 @@ pub struct MountEntry {
 }
 
 impl MountEntry {
+    /// What the kernel puts behind the root of a mount that was removed from its file system.
+    const REMOVED: &'static str = "//deleted";
+
     /// True when this mount refuses writes.
     pub fn read_only(&self) -> bool {
         self.options.iter().chain(&self.super_options).any(|option| option == "ro")
+    }
+
+    /// True when its file system has stopped by itself, after an error. It has to be unmounted wherever
+    /// it is mounted, and mounted again.
+    pub fn has_stopped(&self) -> bool {
+        self.super_options.iter().any(|option| option == "shutdown" || option == "emergency_ro")
+    }
+
+    /// True when this mount shows what is at a path of the tree: a folder that is bound elsewhere, or
+    /// the node of a device in a file. `path` has no symlinks, `table` is the whole table.
+    ///
+    /// Neither has a name of its own in the table: it is a place in some file system, which is found
+    /// through the mount that the path lies on.
+    pub fn binds(&self, path: &Path, table: &[Self]) -> bool {
+        // The entry itself may cover the path, when it is bound onto itself.
+        let below = table
+            .iter()
+            .filter(|other| other.id != self.id && path.starts_with(&other.target))
+            // Later mounts cover earlier ones, and max_by_key answers the last of equals.
+            .max_by_key(|other| other.target.components().count());
+        let root = self.root_without_mark();
+        match below {
+            Some(below) => {
+                let inside = path.strip_prefix(&below.target).unwrap_or(Path::new(""));
+                // `join` leaves a trailing slash when it joins nothing.
+                let place = match inside.as_os_str().is_empty() {
+                    true => below.root.clone(),
+                    false => below.root.join(inside),
+                };
+                self.device == below.device && root == place
+            }
+            None => root == path,
+        }
+    }
+
+    /// True when what it shows was removed from its file system since, such as the node of a device
+    /// that went: what has its name now is something else.
+    pub fn shows_removed(&self) -> bool {
+        self.root_without_mark() != self.root
+    }
+
+    fn root_without_mark(&self) -> &Path {
+        let root = self.root.as_os_str().as_bytes();
+        let plain = root.strip_suffix(Self::REMOVED.as_bytes()).unwrap_or(root);
+        Path::new(OsStr::from_bytes(plain))
     }
 }
 
@@ -305,7 +365,7 @@ impl MountEntry {
 pub struct HostMount {
     /// What.
     pub source: MountSource,
-    /// On which folder; it must exist and must not be a symlink.
+    /// On which folder, or file for [`MountSource::Raw`]; it must exist and must not be a symlink.
     pub target: PathBuf,
     /// Without the right to write.
     pub read_only: bool,
@@ -327,6 +387,12 @@ pub enum MountSource {
     Bind {
         /// The folder.
         path: PathBuf,
+    },
+    /// A device itself, shown in a file. Without the right to write it is only seen to be so: what
+    /// stops writes is the device's own mark, see [`Disks::set_read_only`].
+    Raw {
+        /// The device.
+        device: PathBuf,
     },
     /// A file system of the kernel that is reached over a network: `nfs4`, `cifs`.
     Network {
@@ -376,7 +442,7 @@ pub struct LoopDevice {
     pub backing_file: PathBuf,
     /// Our mark in the device's label; `None` for devices of others.
     pub mark: Option<String>,
-    /// Refuses writes.
+    /// Was made to refuse writes; one that only bears the mark of [`Disks::set_read_only`] was not.
     pub read_only: bool,
     /// Bypasses the page cache.
     pub direct_io: bool,
@@ -424,6 +490,10 @@ pub struct FsUsage {
     pub available: ByteSize,
     /// What is used.
     pub used: ByteSize,
+    /// How many files it can hold; 0 where it has no such limit.
+    pub files: u64,
+    /// How many more.
+    pub files_free: u64,
 }
 
 /// How a copy was made.
@@ -433,4 +503,46 @@ pub struct Copied {
     pub shared: bool,
     /// How much was read and written.
     pub bytes: ByteSize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry(id: u64, device: u32, root: &str, target: &str) -> MountEntry {
+        MountEntry {
+            id,
+            parent: 1,
+            device: (0, device),
+            root: root.into(),
+            target: target.into(),
+            options: Vec::new(),
+            propagation: Vec::new(),
+            fs_type: "devtmpfs".into(),
+            source: "devtmpfs".into(),
+            super_options: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_device_shown_in_a_file_is_known_by_its_place_below_dev() {
+        let table = [
+            entry(1, 1, "/", "/"),
+            entry(2, 6, "/", "/dev"),
+            entry(3, 6, "/loop3", "/mnt/a"),
+            entry(4, 6, "/loop33", "/mnt/other"),
+            entry(5, 1, "/loop3", "/mnt/other-filesystem"),
+            entry(6, 6, "/sdb//deleted", "/mnt/gone"),
+        ];
+        let shown = |path: &str| {
+            let path = Path::new(path);
+            table.iter().filter(|e| e.binds(path, &table)).map(|e| e.id).collect::<Vec<_>>()
+        };
+
+        assert_eq!(shown("/dev/loop3"), [3]);
+        assert_eq!(shown("/dev/sdb"), [6]);
+        assert!(shown("/dev/sdc").is_empty());
+        let removed: Vec<_> = table.iter().filter(|e| e.shows_removed()).map(|e| e.id).collect();
+        assert_eq!(removed, [6]);
+    }
 }

@@ -16,7 +16,9 @@ use crate::filesystem::{FormatState, FsKind};
 use crate::id::{PublicationId, VolumeId};
 use crate::name::NodeId;
 use crate::node::NodeRecord;
+use crate::port::host::FsUsage;
 use crate::port::library::Library;
+use crate::port::pools::Pools;
 use crate::size::ByteSize;
 
 /// The node half: attaches, formats, mounts and grows on one host.
@@ -70,6 +72,12 @@ pub trait Node: Send + Sync {
     /// Everything attached on this host, by whatever instance.
     async fn attachments(&self) -> Result<Vec<AttachRecord>>;
 
+    /// How full a volume is, asked of the file system that is mounted at `target`, or of the device
+    /// shown there; not there is `Kind::NotFound`. A server that does not answer makes this
+    /// `Kind::Unavailable` within seconds.
+    async fn usage(&self, publication: &PublicationId, target: &std::path::Path)
+    -> Result<FsUsage>;
+
     /// Whether an attachment works.
     async fn health(&self, publication: &PublicationId) -> Result<Health>;
 
@@ -80,6 +88,11 @@ pub trait Node: Send + Sync {
     /// The same host for programs that know a volume by its outside name alone, where this node
     /// serves them.
     fn library(&self) -> Option<&dyn Library> {
+        None
+    }
+
+    /// The storage on this node itself, where it has classes of its own.
+    fn pools(&self) -> Option<&dyn Pools> {
         None
     }
 }
@@ -131,6 +144,12 @@ pub struct MountWork {
     pub read_only: bool,
     /// Options beyond the default ones.
     pub flags: Vec<String>,
-    /// What must be on the device; `None` for folders, which are bound.
+    /// What must be on the device; `None` for folders, which are bound, and for devices.
     pub filesystem: Option<(FsKind, Uuid)>,
+    /// The device itself is shown, in a file.
+    #[serde(default)]
+    pub raw: bool,
+    /// This group may write everything on it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<u32>,
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::attach::Health;
 use crate::attach::Identity;
@@ -14,6 +15,7 @@ use crate::error::Result;
 use crate::filesystem::FsKind;
 use crate::id::{SnapshotId, VolumeId};
 use crate::node::NodeRecord;
+use crate::place::Place;
 use crate::port::connector::Maturity;
 use crate::port::progress::Progress;
 use crate::size::ByteSize;
@@ -111,6 +113,11 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// Volumes that only some nodes can reach.
+    fn placement(&self) -> Option<&dyn Placement> {
+        None
+    }
+
     /// What it can do, computed from the methods above.
     fn abilities(&self) -> Vec<Ability> {
         [
@@ -121,6 +128,7 @@ pub trait Provider: Send + Sync {
             (self.inventory().is_some(), Ability::Inventory),
             (self.backup().is_some(), Ability::Backup),
             (self.groups().is_some(), Ability::Groups),
+            (self.placement().is_some(), Ability::Placement),
         ]
         .into_iter()
         .filter_map(|(can, ability)| can.then_some(ability))
@@ -184,15 +192,40 @@ pub trait Backup: Send + Sync {
     async fn open_snapshot(&self, snapshot: &SnapshotAtProvider) -> Result<std::path::PathBuf>;
 }
 
-/// Snapshots of several volumes at one instant.
+/// Snapshots of several volumes at one instant. Who has this has [`Snapshots`] too: members are
+/// removed one by one with [`Snapshots::delete_snapshot`].
+///
+/// # Contract
+///
+/// `snapshot_group` is idempotent by ids: where all members are there, it answers them as they are.
+/// Where only some are, an earlier call was cut off, and the volumes may have changed since: all are
+/// taken anew, so that no two members are of different calls. A call that failed with
+/// `Outcome::Nothing` or `RolledBack` leaves no member. The caller holds the volumes still around
+/// the call, from before the first is cut until after the last.
 #[async_trait]
 pub trait Groups: Send + Sync {
-    /// Takes one snapshot of each volume, all of the same instant; idempotent by ids.
+    /// Takes one snapshot of each volume, all of the same instant, in the order of `members`.
     async fn snapshot_group(
         &self,
         members: &[(VolumeAtProvider, SnapshotId)],
         progress: &dyn Progress,
     ) -> Result<Change<Vec<SnapshotAtProvider>>>;
+}
+
+/// Volumes that only some nodes can reach.
+///
+/// # Contract
+///
+/// A volume stays at the place that was chosen for it, and so do its snapshots and copies. Where a
+/// place has no room, another is taken; where none has, it is `Kind::NoSpace`.
+#[async_trait]
+pub trait Placement: Send + Sync {
+    /// Chooses where a volume will be made: reached from one of `wanted`, the earlier the better;
+    /// anywhere when that is empty. Repeated, it may choose another; the caller records the first.
+    async fn place(&self, wanted: &Provision, places: &[Place]) -> Result<Place>;
+
+    /// Room at one place; nothing where no volume can be made.
+    async fn capacity_at(&self, place: &Place) -> Result<Capacity>;
 }
 
 /// What a provider says of itself.
@@ -207,7 +240,7 @@ pub struct ProviderInfo {
 }
 
 /// A volume that is to be made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provision {
     /// Its id.
     pub id: VolumeId,
@@ -219,10 +252,13 @@ pub struct Provision {
     pub source: Option<ProvisionSource>,
     /// Settings of the request.
     pub parameters: BTreeMap<String, String>,
+    /// Where, once it is decided.
+    pub place: Option<Place>,
 }
 
 /// What a new volume is a copy of.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ProvisionSource {
     /// A snapshot of the same class.
     Snapshot(SnapshotAtProvider),
@@ -231,7 +267,7 @@ pub enum ProvisionSource {
 }
 
 /// A volume that was made.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provisioned {
     /// The provider's own name.
     pub handle: String,
@@ -242,7 +278,7 @@ pub struct Provisioned {
 }
 
 /// A volume as its provider knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeAtProvider {
     /// Hawser's id.
     pub id: VolumeId,
@@ -254,10 +290,12 @@ pub struct VolumeAtProvider {
     pub access: Access,
     /// Settings of the request that made it.
     pub parameters: BTreeMap<String, String>,
+    /// Where it is.
+    pub place: Option<Place>,
 }
 
 /// A snapshot as its provider knows it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SnapshotAtProvider {
     /// Hawser's id.
     pub id: SnapshotId,
@@ -265,10 +303,12 @@ pub struct SnapshotAtProvider {
     pub handle: String,
     /// The size of what was snapshotted.
     pub size: ByteSize,
+    /// Where it is.
+    pub place: Option<Place>,
 }
 
 /// What a storage system holds of ours.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// Handles of volumes.
     pub volumes: Vec<String>,

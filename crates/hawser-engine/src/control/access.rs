@@ -62,10 +62,11 @@ pub(crate) async fn publish(
     job: &Job,
     request: &PublishRequest,
 ) -> Result<Answer> {
-    ensure_published(world, hold, job, &request.node).await?;
+    let info = ensure_published(world, hold, job, &request.node).await?;
     hold.finish(|_| {}).await?;
     tell(world, hold, format!("published to {}", request.node)).await;
-    Ok(publication_answer(&hold.record().await, &request.node))
+    let (_, publication) = current(hold, &request.node).await?;
+    Ok(Answer::Published(Box::new(publication), Box::new(info)))
 }
 
 /// Gives the right and brings the device.
@@ -100,6 +101,8 @@ pub(crate) async fn mount(
         read_only: request.read_only || publication.read_only,
         flags: request.flags.clone(),
         filesystem: volume.filesystem.as_ref().map(|inside| (inside.kind, inside.uuid)),
+        raw: false,
+        group: None,
     };
     let node = world.nodes.get(&request.node).await?;
     node.mount(&work).await.context(|| {
@@ -147,6 +150,7 @@ async fn ensure_published(
         hold.save(|record| {
             if let Some(found) = publication_mut(record, &publication.id) {
                 found.state = PublicationState::Published;
+                found.needs_secrets = !info.secrets.is_empty();
                 found.info = Some(known);
             }
         })

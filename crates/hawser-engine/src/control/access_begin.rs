@@ -6,6 +6,7 @@ use std::sync::Arc;
 use hawser_core::error::{Error, Kind, Result};
 use hawser_core::id::PublicationId;
 use hawser_core::name::NodeId;
+use hawser_core::place::Place;
 use hawser_core::publication::{
     MountPoint, MountRequest, Publication, PublicationState, PublishRequest,
 };
@@ -23,12 +24,12 @@ pub(crate) async fn publish(
     volume: VolumeRef,
     request: PublishRequest,
 ) -> Result<Begun> {
-    // Also remembers the node, so that the right can be taken back when the node is gone.
-    world.keep_node(&world.node_record(&request.node).await?).await?;
+    let from = known_node(&world, &request.node).await?;
     let work = Work::PublishVolume { request: request.clone() };
     on_volume(world, volume, work.clone(), move |record| {
         let mut changed = record.clone();
-        if !add_publication(&mut changed.volume, &request.node, request.read_only)? {
+        check_reached(&record.volume, &from, &request.node)?;
+        if !add_publication(&mut changed.volume, &request)? {
             return Ok(Decision::Already(publication_answer(record, &request.node)));
         }
         Ok(Decision::Start(work.clone(), Box::new(changed)))
@@ -42,12 +43,12 @@ pub(crate) async fn attach(
     volume: VolumeRef,
     request: PublishRequest,
 ) -> Result<Begun> {
-    world.keep_node(&world.node_record(&request.node).await?).await?;
+    let from = known_node(&world, &request.node).await?;
     let wanted = Work::AttachVolume { request: request.clone(), new_publication: false };
     on_volume(world, volume, wanted, move |record| {
         let mut changed = record.clone();
-        let new_publication =
-            add_publication(&mut changed.volume, &request.node, request.read_only)?;
+        check_reached(&record.volume, &from, &request.node)?;
+        let new_publication = add_publication(&mut changed.volume, &request)?;
         let known = publication_of(&record.volume, &request.node);
         if known.is_some_and(|publication| publication.attached.is_some()) {
             return Ok(Decision::Already(attached_answer(record, &request.node)));
@@ -65,14 +66,18 @@ pub(crate) async fn mount(
     request: MountRequest,
 ) -> Result<Begun> {
     check_target(&request)?;
-    world.keep_node(&world.node_record(&request.node).await?).await?;
+    let from = known_node(&world, &request.node).await?;
     let wanted = Work::MountVolume {
         request: request.clone(),
         new_publication: false,
         new_attachment: false,
         new_mount: false,
     };
-    on_volume(world, volume, wanted, move |record| decide_mount(record, &request)).await
+    on_volume(world, volume, wanted, move |record| {
+        check_reached(&record.volume, &from, &request.node)?;
+        decide_mount(record, &request)
+    })
+    .await
 }
 
 fn decide_mount(record: &VolumeRecord, request: &MountRequest) -> Result<Decision> {
@@ -111,7 +116,10 @@ fn decide_mount(record: &VolumeRecord, request: &MountRequest) -> Result<Decisio
     // A second, read-only folder of a volume that the node may write needs no right of its own.
     let new_publication = match known {
         Some(publication) if !publication.read_only => false,
-        Some(_) | None => add_publication(&mut changed.volume, &request.node, request.read_only)?,
+        Some(_) | None => {
+            let wanted = PublishRequest::new(request.node.clone(), request.read_only);
+            add_publication(&mut changed.volume, &wanted)?
+        }
     };
     let new_attachment = known.is_none_or(|publication| publication.attached.is_none());
     let mounts = changed.volume.publications.iter_mut().find(|p| p.node == request.node);
@@ -131,6 +139,28 @@ fn decide_mount(record: &VolumeRecord, request: &MountRequest) -> Result<Decisio
 /// Makes a mount that the record has and the node lost. Whatever fails, the record keeps it.
 pub(crate) fn mount_again(request: MountRequest) -> Work {
     Work::MountVolume { request, new_publication: false, new_attachment: false, new_mount: false }
+}
+
+/// Remembers the node, so that the right can be taken back when the node is gone, and answers where
+/// it is.
+pub(super) async fn known_node(world: &World, node: &NodeId) -> Result<Place> {
+    let record = world.node_record(node).await?;
+    world.keep_node(&record).await?;
+    let mut pairs = record.topology;
+    pairs.insert(Place::NODE.to_owned(), node.to_string());
+    Ok(Place::new(pairs))
+}
+
+/// Refuses a node that cannot reach the volume.
+pub(super) fn check_reached(volume: &Volume, from: &Place, node: &NodeId) -> Result<()> {
+    match &volume.place {
+        Some(place) if !place.is_reached_from(from) => {
+            let name = volume.display_name();
+            let message = format!("volume {name} is at {place} and cannot be reached from {node}");
+            Err(Error::new(Kind::Precondition, message))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// A target is absolute and says plainly where it is.
@@ -153,10 +183,20 @@ fn check_target(request: &MountRequest) -> Result<()> {
 }
 
 /// Adds the right of a node, if nobody's right stands against it. `false` when it is there already.
-pub(super) fn add_publication(volume: &mut Volume, node: &NodeId, read_only: bool) -> Result<bool> {
+pub(super) fn add_publication(volume: &mut Volume, request: &PublishRequest) -> Result<bool> {
+    let PublishRequest { node, read_only, node_led } = request;
+    let (read_only, node_led) = (*read_only, *node_led);
     let name = volume.display_name();
     let words = |read_only: bool| if read_only { "read-only" } else { "for writing" };
     if let Some(known) = publication_of(volume, node) {
+        if known.node_led != node_led {
+            let led = |by_node: bool| if by_node { "the node itself" } else { "the server" };
+            let message = format!(
+                "volume {name} is with {node} already, and used there by {}; release it first",
+                led(known.node_led)
+            );
+            return Err(Error::new(Kind::Precondition, message));
+        }
         if known.read_only == read_only {
             return Ok(false);
         }
@@ -187,6 +227,9 @@ pub(super) fn add_publication(volume: &mut Volume, node: &NodeId, read_only: boo
         id: PublicationId::generate(),
         node: node.clone(),
         read_only,
+        node_led,
+        claimed: false,
+        needs_secrets: false,
         state: PublicationState::Publishing,
         info: None,
         attached: None,
@@ -203,7 +246,8 @@ pub(crate) async fn unpublish(world: Arc<World>, volume: VolumeRef, node: NodeId
             return Ok(Decision::Already(Answer::Nothing));
         };
         refuse_if_mounted(&record.volume, publication)?;
-        if publication.attached.is_some() {
+        // A node that leads is told by others to let go, or is dead: the storage system keeps it out.
+        if publication.attached.is_some() && !publication.node_led {
             let name = record.volume.display_name();
             let message = format!(
                 "volume {name} is attached to {node}; detach it first: hawser volume detach {name}"

@@ -11,6 +11,7 @@ use hawser_core::event::EventKind;
 use hawser_core::filesystem::{Filesystem, FormatState};
 use hawser_core::id::{SnapshotId, VolumeId};
 use hawser_core::name::Alias;
+use hawser_core::place::Place;
 use hawser_core::port::Progress;
 use hawser_core::port::provider::{Provision, ProvisionSource, filesystem_of};
 use hawser_core::size::ByteSize;
@@ -19,10 +20,12 @@ use hawser_core::volume::{Source, SourceRef, Volume, VolumeRequest, VolumeState}
 
 use super::freeze;
 use super::hold::Hold;
+use super::ids::Named;
 use super::job::{Answer, Job};
+use super::loan;
 use super::record::{Journal, Record, SnapshotRecord, VolumeRecord, Work, name_key};
 use super::start::Begun;
-use super::world::{ClassEntry, Held, Subject, World, at_provider, busy};
+use super::world::{ClassEntry, Held, Subject, World, at_provider};
 
 /// Decides about a request and, if there is work, records it and starts it.
 pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<Begun> {
@@ -43,8 +46,10 @@ pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<B
             }
             return Ok(Begun::Answer(Change::Already(Answer::Volume(Box::new(record.view())))));
         }
-        let plan = plan.context(|| format!("creating volume {alias}"))?;
-        let volume = plan.volume(&request);
+        let attempt = || format!("creating volume {alias}");
+        let plan = plan.context(attempt)?;
+        let place = plan.place(&request).await.context(attempt)?;
+        let volume = plan.volume(&request, place);
         let journal = world.journal(Work::CreateVolume);
         let record = VolumeRecord { volume, journal: Some(journal.clone()) };
         let _starting = world.jobs.starting(&journal.id);
@@ -94,6 +99,9 @@ struct Plan<'a> {
     size: ByteSize,
     access: hawser_core::volume::Access,
     source: Option<Source>,
+    /// Where the source is.
+    source_place: Option<Place>,
+    wanted: Provision,
 }
 
 impl<'a> Plan<'a> {
@@ -119,13 +127,33 @@ impl<'a> Plan<'a> {
             access,
             source: source.as_ref().map(|origin| origin.at_provider.clone()),
             parameters: request.parameters.clone(),
+            place: None,
         };
         let size = provider.check(&wanted).await?;
-        Ok(Self { entry, size, access, source: source.map(|origin| origin.source) })
+        let source_place = source.as_ref().and_then(|origin| origin.place.clone());
+        let source = source.map(|origin| origin.source);
+        Ok(Self { entry, size, access, source, source_place, wanted })
     }
 
-    fn volume(&self, request: &VolumeRequest) -> Volume {
-        let id = VolumeId::generate();
+    /// Where the volume will be: a copy is made where its source is, anything else where the
+    /// provider has room for it.
+    async fn place(&self, request: &VolumeRequest) -> Result<Option<Place>> {
+        let Some(placement) = self.entry.provider.placement() else { return Ok(None) };
+        let Some(place) = &self.source_place else {
+            return placement.place(&self.wanted, &request.places).await.map(Some);
+        };
+        if request.places.is_empty() || request.places.iter().any(|p| place.is_reached_from(p)) {
+            return Ok(Some(place.clone()));
+        }
+        let message = format!(
+            "the source is at {place}, and a copy stays with it; asked for: {}",
+            listed(&request.places)
+        );
+        Err(Error::new(Kind::NoSpace, message))
+    }
+
+    fn volume(&self, request: &VolumeRequest, place: Option<Place>) -> Volume {
+        let id = VolumeId::named(&request.alias);
         let filesystem = filesystem_of(self.access).map(|kind| Filesystem {
             kind,
             uuid: Uuid::new_v4(),
@@ -142,6 +170,7 @@ impl<'a> Plan<'a> {
             source: self.source.clone(),
             labels: request.labels.clone(),
             parameters: request.parameters.clone(),
+            place,
             state: VolumeState::Creating,
             filesystem,
             identity: None,
@@ -158,6 +187,7 @@ struct Origin {
     class: hawser_core::name::ClassName,
     size: ByteSize,
     access: hawser_core::volume::Access,
+    place: Option<Place>,
     at_provider: ProvisionSource,
 }
 
@@ -171,6 +201,7 @@ impl Origin {
                     class: snapshot.class.clone(),
                     size: snapshot.size,
                     access: snapshot.access,
+                    place: snapshot.place.clone(),
                     at_provider: ProvisionSource::Snapshot(super::snapshot::at_provider(&snapshot)),
                     source: Source::Snapshot(snapshot.id),
                 })
@@ -182,6 +213,7 @@ impl Origin {
                     class: volume.class.clone(),
                     size: volume.size,
                     access: volume.access,
+                    place: volume.place.clone(),
                     at_provider: ProvisionSource::Volume(at_provider(&volume)),
                     source: Source::Volume(volume.id),
                 })
@@ -221,6 +253,10 @@ impl Origin {
     }
 }
 
+fn listed(places: &[Place]) -> String {
+    places.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
 /// Refuses a request that differs from the volume which has its name.
 fn compare(volume: &Volume, request: &VolumeRequest, plan: Option<&Plan<'_>>) -> Result<()> {
     let mut differences = Vec::new();
@@ -241,6 +277,12 @@ fn compare(volume: &Volume, request: &VolumeRequest, plan: Option<&Plan<'_>>) ->
     }
     differ("sharing", volume.sharing.as_str().into(), request.sharing.as_str().into());
     differ("parameters", format!("{:?}", volume.parameters), format!("{:?}", request.parameters));
+    if let Some(place) = &volume.place
+        && !request.places.is_empty()
+        && !request.places.iter().any(|wanted| place.is_reached_from(wanted))
+    {
+        differ("place", place.to_string(), listed(&request.places));
+    }
     let source = |source: Option<&Source>| source.map_or("nothing".into(), ToString::to_string);
     match (plan, &request.source) {
         (Some(plan), _) => {
@@ -286,6 +328,7 @@ pub(crate) async fn forward(
         access: volume.access,
         source,
         parameters: volume.parameters.clone(),
+        place: volume.place.clone(),
     };
     let provider = world.provider(&volume.class)?;
     let made = provider
@@ -353,26 +396,7 @@ async fn lend(
     id: &VolumeId,
 ) -> Result<ProvisionSource> {
     let to = hold.record().await.volume.id;
-    let wanted = Work::LendVolume { to };
-    let found = world.records.get::<VolumeRecord>(&VolumeRecord::key_of(id)).await?;
-    if let Some((record, _)) = found.filter(|(record, _)| record.journal.is_none()) {
-        freeze::check_reachable(world, &record.volume).await?;
-    }
-    let lent = world
-        .records
-        .update::<VolumeRecord>(&VolumeRecord::key_of(id), |record| match &record.journal {
-            Some(journal) if journal.work == wanted => Ok(None),
-            Some(journal) => Err(busy(&Subject::volume(&record.volume), journal)),
-            None => {
-                let mut changed = record.clone();
-                changed.journal = Some(world.journal(wanted.clone()));
-                Ok(Some(changed))
-            }
-        })
-        .await?;
-    let Some(source) = lent.map(|record| record.volume) else {
-        return Err(Error::new(Kind::NotFound, format!("the source, volume {id}, is gone")));
-    };
+    let source = loan::take(world, id, &Work::LendVolume { to }).await?;
     freeze::freeze(world, &source).await?;
     follow_source(hold, source.filesystem.clone(), source.size).await?;
     Ok(ProvisionSource::Volume(at_provider(&source)))
@@ -416,30 +440,10 @@ async fn release_source(world: &Arc<World>, volume: &Volume) -> Result<()> {
             });
             released.await.map(drop)
         }
-        Some(Source::Volume(id)) => take_home(world, id, &volume.id).await,
+        Some(Source::Volume(id)) => {
+            loan::give_back(world, id, &Work::LendVolume { to: volume.id.clone() }).await
+        }
     }
-}
-
-/// Ends the lending of one volume to another.
-pub(crate) async fn take_home(world: &Arc<World>, id: &VolumeId, to: &VolumeId) -> Result<()> {
-    let key = VolumeRecord::key_of(id);
-    let lent = Work::LendVolume { to: to.clone() };
-    let Some((record, _)) = world.records.get::<VolumeRecord>(&key).await? else { return Ok(()) };
-    if record.journal.as_ref().is_none_or(|journal| journal.work != lent) {
-        return Ok(());
-    }
-    // Thawed before the journal goes: a crash in between thaws once more, never too rarely.
-    freeze::thaw(world, &record.volume).await?;
-    world
-        .records
-        .update::<VolumeRecord>(&key, |record| {
-            if record.journal.as_ref().is_none_or(|journal| journal.work != lent) {
-                return Ok(None);
-            }
-            Ok(Some(VolumeRecord { journal: None, ..record.clone() }))
-        })
-        .await
-        .map(drop)
 }
 
 /// The journal's answer when the volume turned out to be there.

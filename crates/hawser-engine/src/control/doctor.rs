@@ -15,7 +15,10 @@ use hawser_core::port::store::Prefix;
 use hawser_core::snapshot::Snapshot;
 use hawser_core::volume::{Volume, VolumeState};
 
-use super::record::{NameRecord, SnapshotRecord, VolumeRecord, name_key};
+use super::group;
+use super::record::{
+    GroupHead, GroupRecord, Journal, NameRecord, SnapshotRecord, VolumeRecord, name_key,
+};
 use super::restore::{There, bring_back, is_used};
 use super::world::{Subject, World};
 
@@ -27,6 +30,9 @@ pub(crate) async fn examine(world: &Arc<World>, fix: bool) -> Result<Vec<Finding
     let mut findings = Vec::new();
     let known = Known::read(world, &mut findings).await?;
     names(world, &known, fix, &mut findings).await?;
+    let snapshots: Vec<_> = known.snapshots_at_rest().collect();
+    let groups: Vec<_> = known.groups_at_rest().collect();
+    findings.extend(group::examine(world, &groups, &snapshots).await?);
     storage(world, &known, fix, &mut findings).await?;
     for id in world.nodes.ids().await? {
         if let Ok(node) = world.nodes.get(&id).await {
@@ -43,12 +49,14 @@ pub(crate) async fn examine(world: &Arc<World>, fix: bool) -> Result<Vec<Finding
 struct Known {
     volumes: HashMap<String, VolumeRecord>,
     snapshots: HashMap<String, SnapshotRecord>,
+    groups: HashMap<String, GroupRecord>,
 }
 
 impl Known {
     async fn read(world: &World, findings: &mut Vec<Finding>) -> Result<Self> {
         let mut volumes = HashMap::new();
         let mut snapshots = HashMap::new();
+        let mut groups = HashMap::new();
         let mut unreadable = world
             .records
             .each::<VolumeRecord>(&VolumeRecord::prefix(), |record, _| {
@@ -63,30 +71,29 @@ impl Known {
                 })
                 .await?,
         );
+        // After the snapshots: the record of a group is there before those of its snapshots.
+        unreadable.extend(
+            world
+                .records
+                .each::<GroupRecord>(&GroupRecord::prefix(), |record, _| {
+                    groups.insert(record.group.id.to_string(), record);
+                })
+                .await?,
+        );
         findings.extend(unreadable.into_iter().map(|(key, why)| {
             let explanation = format!("the record cannot be read: {why}");
             let advice = "export the store, mend the line, import it into a new one";
             finding(FindingCode::UnreadableRecord, key.to_string(), explanation, advice, false)
         }));
-        let journals = volumes.values().filter_map(|record| {
+        let of_volumes = volumes.values().filter_map(|record| {
             record.journal.as_ref().map(|j| (Subject::volume(&record.volume), j))
         });
-        for (subject, journal) in journals {
-            let age = Timestamp::now().duration_since(journal.started);
-            if Duration::try_from(age).unwrap_or_default() > STUCK_AFTER {
-                let explanation = format!(
-                    "operation {} ({}) on {} began at {} and is not through",
-                    journal.id,
-                    journal.work.kind(),
-                    subject.name,
-                    journal.started
-                );
-                let advice = "see its error with: hawser operation show";
-                let id = journal.id.to_string();
-                findings.push(finding(FindingCode::StuckOperation, id, explanation, advice, false));
-            }
-        }
-        Ok(Self { volumes, snapshots })
+        let of_groups = groups.values().filter_map(|record| {
+            record.journal.as_ref().map(|j| (group::subject(&record.group), j))
+        });
+        findings
+            .extend(of_volumes.chain(of_groups).filter_map(|(of, journal)| stuck(&of, journal)));
+        Ok(Self { volumes, snapshots, groups })
     }
 
     fn at_rest(&self) -> impl Iterator<Item = &Volume> {
@@ -98,13 +105,36 @@ impl Known {
             .values()
             .filter(|record| {
                 let of_volume = self.volumes.get(record.snapshot.volume.as_str());
-                record.journal.is_none() && of_volume.is_none_or(|volume| volume.journal.is_none())
+                let of_group =
+                    record.snapshot.group.as_ref().and_then(|id| self.groups.get(id.as_str()));
+                record.journal.is_none()
+                    && of_volume.is_none_or(|volume| volume.journal.is_none())
+                    && of_group.is_none_or(|group| group.journal.is_none())
             })
             .map(|record| &record.snapshot)
     }
+
+    fn groups_at_rest(&self) -> impl Iterator<Item = &GroupHead> {
+        self.groups.values().filter(|record| record.journal.is_none()).map(|record| &record.group)
+    }
 }
 
-fn finding(
+/// An operation that deserves a look.
+fn stuck(of: &Subject, journal: &Journal) -> Option<Finding> {
+    let age = Timestamp::now().duration_since(journal.started);
+    if Duration::try_from(age).unwrap_or_default() <= STUCK_AFTER {
+        return None;
+    }
+    let (id, kind) = (&journal.id, journal.work.kind());
+    let explanation = format!(
+        "operation {id} ({kind}) on {} began at {} and is not through",
+        of.name, journal.started
+    );
+    let advice = "see its error with: hawser operation show";
+    Some(finding(FindingCode::StuckOperation, id.to_string(), explanation, advice, false))
+}
+
+pub(crate) fn finding(
     code: FindingCode,
     subject: String,
     explanation: impl Into<String>,
@@ -130,13 +160,14 @@ fn repaired(result: Result<()>) -> Option<Repair> {
 
 /// Names that lead to nothing, and objects that their names do not lead to.
 async fn names(world: &World, known: &Known, fix: bool, findings: &mut Vec<Finding>) -> Result<()> {
-    for of in ["volume", "snapshot"] {
+    for of in ["volume", "snapshot", "group"] {
         let mut dead = Vec::new();
         world
             .records
             .each::<NameRecord>(&Prefix::below(&["name", of]), |record, revision| {
                 let there = known.volumes.contains_key(&record.id)
-                    || known.snapshots.contains_key(&record.id);
+                    || known.snapshots.contains_key(&record.id)
+                    || known.groups.contains_key(&record.id);
                 if !there {
                     dead.push((record.id, revision));
                 }
@@ -159,6 +190,9 @@ async fn names(world: &World, known: &Known, fix: bool, findings: &mut Vec<Findi
     }
     for snapshot in known.snapshots_at_rest() {
         named.push(("snapshot", &snapshot.alias, snapshot.id.to_string()));
+    }
+    for group in known.groups_at_rest() {
+        named.push(("group", &group.alias, group.id.to_string()));
     }
     for (of, alias, id) in named {
         let holder = world.records.name(of, alias).await?.map(|(holder, _)| holder);

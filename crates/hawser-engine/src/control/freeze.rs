@@ -2,14 +2,49 @@
 
 use std::sync::Arc;
 
-use hawser_core::error::{Error, Result, ResultExt};
+use hawser_core::error::{Error, Kind, Result, ResultExt};
 use hawser_core::publication::Publication;
-use hawser_core::volume::Volume;
+use hawser_core::volume::{Access, Volume};
 
 use super::world::World;
 
+/// Where the volume may be mounted. A node that leads tells of that only afterwards.
 fn mounted(volume: &Volume) -> impl Iterator<Item = &Publication> {
-    volume.publications.iter().filter(|publication| publication.attached.is_some())
+    volume.publications.iter().filter(|p| p.attached.is_some() || leads_and_writes(p))
+}
+
+fn leads_and_writes(publication: &Publication) -> bool {
+    publication.node_led && !publication.read_only
+}
+
+/// Refuses a volume that somebody may write to past every file system that could be frozen.
+pub(crate) fn check_can_be_still(volume: &Volume) -> Result<()> {
+    let beyond_reach = |publication: &&Publication| {
+        let attached = publication.attached.is_some();
+        let used = match volume.access {
+            // A device that was attached and is not mounted was given to somebody to use as it is.
+            Access::Filesystem(_) => {
+                attached && !publication.node_led && publication.mounts.is_empty()
+            }
+            Access::Block | Access::Folder => attached || publication.node_led,
+        };
+        used && !publication.read_only
+    };
+    let Some(publication) = volume.publications.iter().find(beyond_reach) else { return Ok(()) };
+    let (name, node) = (volume.display_name(), &publication.node);
+    let what = match volume.access {
+        Access::Filesystem(_) | Access::Block => "a device",
+        Access::Folder => "a folder",
+    };
+    let advice = match (publication.node_led, publication.mounts.is_empty()) {
+        (true, _) => "stop what uses it there first".to_owned(),
+        (false, true) => format!("detach it first: hawser volume detach {name}"),
+        (false, false) => format!("unmount it first: hawser unmount {name}"),
+    };
+    let message = format!(
+        "volume {name} cannot be held still: node {node} may write to it as {what}; {advice}"
+    );
+    Err(Error::new(Kind::Precondition, message))
 }
 
 /// Refuses while a node that has the volume is away, before anything has begun: what may be frozen
@@ -62,4 +97,26 @@ pub(crate) async fn thaw(world: &Arc<World>, volume: &Volume) -> Result<()> {
         }
     }
     first.map_or(Ok(()), Err)
+}
+
+/// Makes sure that nobody has let go of what [`freeze`] holds: a node that was started anew thaws
+/// what it finds frozen, and one that leads may have mounted the volume since.
+pub(crate) async fn check_held(world: &Arc<World>, volume: &Volume) -> Result<()> {
+    for publication in mounted(volume) {
+        let again =
+            async { world.nodes.get(&publication.node).await?.freeze(&publication.id).await };
+        let attempt = || {
+            let (name, node) = (volume.display_name(), &publication.node);
+            format!("making sure that volume {name} was held still on node {node}")
+        };
+        if again.await.context(attempt)?.is_made() {
+            let message = format!(
+                "volume {} was let go of on node {} before all snapshots were taken; repeat",
+                volume.display_name(),
+                publication.node
+            );
+            return Err(Error::new(Kind::Unavailable, message));
+        }
+    }
+    Ok(())
 }

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 
 use hawser_core::Timestamp;
 use hawser_core::attach::Attached;
+use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Kind, Result};
+use hawser_core::group::Group;
 use hawser_core::id::OperationId;
 use hawser_core::operation::{Failure, Operation, OperationKind, OperationState, ProgressReport};
 use hawser_core::port::Progress;
@@ -22,7 +24,10 @@ use hawser_core::volume::Volume;
 pub(crate) enum Answer {
     Volume(Box<Volume>),
     Snapshot(Box<Snapshot>),
+    Group(Box<Group>),
     Publication(Box<Publication>),
+    /// The right, and how to reach the volume, secrets and all.
+    Published(Box<Publication>, Box<ConnectionInfo>),
     Attached(Attached),
     Nothing,
 }

@@ -1,7 +1,7 @@
 //! The control half: decides, journals, and talks to storage systems and nodes.
 //!
 //! A change goes through four hands. `start` runs its decision as a task of the engine's own.
-//! The decision (`create`, `volume`, `snapshot`, `access_begin`) finds that nothing is to do, joins
+//! The decision (`create`, `volume`, `snapshot`, `group`, `access_begin`) finds that nothing is to do, joins
 //! the same request, refuses, or writes the journal. `driver` runs the journaled work forward or
 //! back until its outcome is known. `recover` hands it what a crash cut off.
 
@@ -12,8 +12,11 @@ mod doctor;
 mod driver;
 mod events;
 mod freeze;
+mod group;
 mod hold;
+mod ids;
 mod job;
+mod loan;
 mod names;
 mod query;
 mod record;
@@ -24,6 +27,7 @@ mod snapshot;
 mod start;
 #[cfg(test)]
 mod tests;
+mod upstream;
 mod volume;
 mod world;
 
@@ -43,13 +47,16 @@ use hawser_core::class::{Capacity, Class};
 use hawser_core::doctor::Finding;
 use hawser_core::error::{Error, Kind, Result};
 use hawser_core::event::Event;
-use hawser_core::id::{InstanceId, OperationId};
+use hawser_core::group::{Group, GroupRef, GroupRequest};
+use hawser_core::id::{InstanceId, OperationId, VolumeId};
 use hawser_core::name::{ClassName, NodeId};
 use hawser_core::node::NodeRecord;
 use hawser_core::operation::{Operation, OperationKind};
 use hawser_core::page::{Page, PageRequest};
+use hawser_core::place::Place;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter, Wait};
-use hawser_core::port::{Control, Nodes, Store};
+use hawser_core::port::upstream::{Claim, Grant, Report};
+use hawser_core::port::{Control, Nodes, Store, Upstream};
 use hawser_core::publication::{MountRequest, Publication, PublishRequest};
 use hawser_core::size::ByteSize;
 use hawser_core::snapshot::{Snapshot, SnapshotRef, SnapshotRequest};
@@ -70,6 +77,9 @@ pub struct EngineParts {
     pub classes: Vec<ClassEntry>,
     /// The nodes.
     pub nodes: Arc<dyn Nodes>,
+    /// Write finished operations to the store, so that they are listed after a restart too. Not
+    /// where every write is dear.
+    pub history: bool,
 }
 
 /// The control half of Hawser.
@@ -80,7 +90,7 @@ pub struct Engine {
 impl Engine {
     /// An engine that has not looked at its records yet; see [`Engine::start`].
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { instance, store, classes, nodes } = parts;
+        let EngineParts { instance, store, classes, nodes, history } = parts;
         let world = World {
             instance,
             records: records::Records::new(store),
@@ -92,6 +102,7 @@ impl Engine {
             tasks: TaskTracker::new(),
             stop: CancellationToken::new(),
             ready: AtomicBool::new(false),
+            history,
         };
         Self { world: Arc::new(world) }
     }
@@ -136,8 +147,19 @@ fn volume_of(answer: Answer) -> Option<Volume> {
     if let Answer::Volume(volume) = answer { Some(*volume) } else { None }
 }
 
+fn group_of(answer: Answer) -> Option<Group> {
+    if let Answer::Group(group) = answer { Some(*group) } else { None }
+}
+
 fn publication_of(answer: Answer) -> Option<Publication> {
-    if let Answer::Publication(publication) = answer { Some(*publication) } else { None }
+    match answer {
+        Answer::Publication(publication) | Answer::Published(publication, _) => Some(*publication),
+        Answer::Volume(_)
+        | Answer::Snapshot(_)
+        | Answer::Group(_)
+        | Answer::Attached(_)
+        | Answer::Nothing => None,
+    }
 }
 
 fn attached_of(answer: Answer) -> Option<Attached> {
@@ -232,6 +254,28 @@ impl Control for Engine {
         query::snapshots(&self.world, volume, page).await
     }
 
+    async fn create_group(&self, request: GroupRequest, wait: Wait) -> Result<Reply<Group>> {
+        let by_name = GroupRef::Alias(request.alias.clone());
+        let begin = group::begin_create(self.world.clone(), request);
+        match change(&self.world, begin, wait).await? {
+            // The answer of an attempt whose last write was not confirmed: read it.
+            Reply::Done(done) if matches!(done.get(), Answer::Nothing) => {
+                let group = self.get_group(&by_name).await?;
+                Ok(Reply::Done(done.map(|_| group)))
+            }
+            reply @ (Reply::Done(_) | Reply::Pending(_)) => turn(reply, group_of),
+        }
+    }
+
+    async fn delete_group(&self, group: &GroupRef, wait: Wait) -> Result<Reply<()>> {
+        let begin = group::begin_delete(self.world.clone(), group.clone());
+        turn(change(&self.world, begin, wait).await?, nothing_of)
+    }
+
+    async fn get_group(&self, group: &GroupRef) -> Result<Group> {
+        group::get(&self.world, group).await
+    }
+
     async fn publish(
         &self,
         volume: &VolumeRef,
@@ -310,7 +354,9 @@ impl Control for Engine {
         };
         match job.kind {
             // These make something new, which can be taken away again.
-            OperationKind::CreateVolume | OperationKind::CreateSnapshot => {
+            OperationKind::CreateVolume
+            | OperationKind::CreateSnapshot
+            | OperationKind::CreateGroup => {
                 job.cancel.cancel();
                 let _ = job.wait(Duration::from_secs(10)).await;
                 Ok(job.view())
@@ -319,6 +365,7 @@ impl Control for Engine {
             | OperationKind::ExpandVolume
             | OperationKind::LabelVolume
             | OperationKind::DeleteSnapshot
+            | OperationKind::DeleteGroup
             | OperationKind::PublishVolume
             | OperationKind::UnpublishVolume
             | OperationKind::AttachVolume
@@ -336,8 +383,8 @@ impl Control for Engine {
         Ok(self.world.classes.iter().map(|entry| entry.class.clone()).collect())
     }
 
-    async fn capacity(&self, class: &ClassName) -> Result<Capacity> {
-        query::capacity(&self.world, class).await
+    async fn capacity(&self, class: &ClassName, place: Option<&Place>) -> Result<Capacity> {
+        query::capacity(&self.world, class, place).await
     }
 
     async fn list_nodes(&self) -> Result<Vec<NodeRecord>> {
@@ -354,5 +401,20 @@ impl Control for Engine {
 
     async fn ready(&self) -> Result<bool> {
         Ok(self.world.ready.load(Ordering::Acquire))
+    }
+}
+
+#[async_trait]
+impl Upstream for Engine {
+    async fn grant(&self, claim: &Claim) -> Result<Grant> {
+        upstream::grant(&self.world, claim).await
+    }
+
+    async fn report(&self, report: &Report) -> Result<()> {
+        upstream::report(&self.world, report).await
+    }
+
+    async fn release(&self, volume: &VolumeId, node: &NodeId) -> Result<()> {
+        upstream::release(&self.world, volume, node).await
     }
 }

@@ -10,6 +10,7 @@ use hawser_core::name::ClassName;
 use hawser_core::node::NodeRecord;
 use hawser_core::operation::Operation;
 use hawser_core::page::{Page, PageRequest};
+use hawser_core::place::Place;
 use hawser_core::port::control::{OperationFilter, VolumeFilter};
 use hawser_core::port::store::{Key, Prefix};
 use hawser_core::snapshot::Snapshot;
@@ -132,8 +133,18 @@ pub(crate) async fn health(world: &Arc<World>, volume: &VolumeRef) -> Result<Hea
     Ok(Health::good())
 }
 
-pub(crate) async fn capacity(world: &World, class: &ClassName) -> Result<Capacity> {
-    match world.provider(class)?.capacity() {
+/// The room of a class, or what of it is at one place. Storage that every node reaches has the same
+/// room everywhere.
+pub(crate) async fn capacity(
+    world: &World,
+    class: &ClassName,
+    place: Option<&Place>,
+) -> Result<Capacity> {
+    let provider = world.provider(class)?;
+    if let (Some(place), Some(placement)) = (place, provider.placement()) {
+        return placement.capacity_at(place).await;
+    }
+    match provider.capacity() {
         Some(ability) => ability.capacity().await,
         None => {
             let message = format!("class {class} cannot tell how much room it has");

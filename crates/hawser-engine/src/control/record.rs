@@ -1,4 +1,4 @@
-//! What the store holds: one record per volume and per snapshot, each with its running operation.
+//! What the store holds: one record per volume, snapshot and group, each with its running operation.
 //!
 //! The journal is part of the record it guards, so that one compare-and-set takes the exclusive
 //! right, says what will be done, and names what will be made.
@@ -7,9 +7,10 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use hawser_core::Timestamp;
-use hawser_core::id::{InstanceId, OperationId, SnapshotId, VolumeId};
+use hawser_core::id::{GroupId, InstanceId, OperationId, SnapshotId, VolumeId};
 use hawser_core::name::{Alias, Labels, NodeId};
 use hawser_core::operation::OperationKind;
+use hawser_core::port::provider::SnapshotAtProvider;
 use hawser_core::port::store::{Key, Prefix};
 use hawser_core::publication::{MountRequest, PublishRequest};
 use hawser_core::size::ByteSize;
@@ -95,6 +96,70 @@ impl Record for SnapshotRecord {
     }
 }
 
+/// A group of snapshots and its running operation. The snapshots have records of their own, which
+/// are written after this one and removed before it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct GroupRecord {
+    pub(crate) group: GroupHead,
+    pub(crate) journal: Option<Journal>,
+}
+
+/// What a group is, apart from its snapshots.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct GroupHead {
+    pub(crate) id: GroupId,
+    pub(crate) alias: Alias,
+    /// For each snapshot.
+    pub(crate) labels: Labels,
+    /// In the order of the request.
+    pub(crate) members: Vec<Member>,
+    pub(crate) cut: Cut,
+    pub(crate) created: Timestamp,
+}
+
+/// One volume of a group, and the snapshot that is taken of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Member {
+    pub(crate) volume: VolumeId,
+    pub(crate) snapshot: SnapshotId,
+    /// What the snapshot is called.
+    pub(crate) alias: Alias,
+}
+
+/// How much of a group there is at the provider.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Cut {
+    /// Nothing yet.
+    Never,
+    /// The provider was or will be asked: what is there may be of several instants, or not all.
+    Started,
+    /// All of it, of one instant.
+    Done(Vec<SnapshotAtProvider>),
+}
+
+impl GroupRecord {
+    pub(crate) fn key_of(id: &GroupId) -> Key {
+        Key::join(&["group", id.as_str()])
+    }
+
+    pub(crate) fn prefix() -> Prefix {
+        Prefix::below(&["group"])
+    }
+}
+
+impl Record for GroupRecord {
+    fn key(&self) -> Key {
+        Self::key_of(&self.group.id)
+    }
+    fn journal(&self) -> Option<&Journal> {
+        self.journal.as_ref()
+    }
+    fn journal_mut(&mut self) -> &mut Option<Journal> {
+        &mut self.journal
+    }
+}
+
 /// A running operation: written before anything is done, cleared with its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Journal {
@@ -126,6 +191,8 @@ pub(crate) enum Work {
         labels: Labels,
     },
     DeleteSnapshot,
+    CreateGroup,
+    DeleteGroup,
     PublishVolume {
         request: PublishRequest,
     },
@@ -155,6 +222,10 @@ pub(crate) enum Work {
     LendVolume {
         to: VolumeId,
     },
+    /// Holds the volume still while a group is taken.
+    SnapshotInGroup {
+        group: GroupId,
+    },
 }
 
 impl Work {
@@ -165,14 +236,21 @@ impl Work {
             Self::ExpandVolume { .. } => OperationKind::ExpandVolume,
             Self::CreateSnapshot { .. } => OperationKind::CreateSnapshot,
             Self::DeleteSnapshot => OperationKind::DeleteSnapshot,
+            Self::CreateGroup => OperationKind::CreateGroup,
+            Self::DeleteGroup => OperationKind::DeleteGroup,
             Self::PublishVolume { .. } => OperationKind::PublishVolume,
             Self::UnpublishVolume { .. } => OperationKind::UnpublishVolume,
             Self::AttachVolume { .. } => OperationKind::AttachVolume,
             Self::DetachVolume { .. } => OperationKind::DetachVolume,
             Self::MountVolume { .. } => OperationKind::MountVolume,
             Self::UnmountVolume { .. } => OperationKind::UnmountVolume,
-            Self::LendVolume { .. } => OperationKind::LendVolume,
+            Self::LendVolume { .. } | Self::SnapshotInGroup { .. } => OperationKind::LendVolume,
         }
+    }
+
+    /// True for work that nobody drives: the volume is released by whoever borrowed it; see `loan`.
+    pub(crate) fn is_loan(&self) -> bool {
+        matches!(self, Self::LendVolume { .. } | Self::SnapshotInGroup { .. })
     }
 
     /// True when a request for `other` is a repetition of this one.

@@ -11,6 +11,7 @@ use hawser_core::name::Alias;
 use hawser_core::port::Store;
 use hawser_core::port::store::{Cas, Key, Prefix, Revision};
 
+use super::ids;
 use super::record::{NameRecord, Record, name_key};
 
 /// A record that cannot be read, or that cannot be written as JSON.
@@ -135,8 +136,11 @@ impl Records {
         }
     }
 
-    /// The id behind a name.
+    /// The id behind a name. Where the id follows from the name, whatever has that id has the name.
     pub(crate) async fn name(&self, of: &str, alias: &Alias) -> Result<Option<(String, Revision)>> {
+        if let Some(id) = ids::of_name(of, alias) {
+            return Ok(Some((id, Revision::default())));
+        }
         let found = self.get::<NameRecord>(&name_key(of, alias)).await?;
         Ok(found.map(|(record, revision)| (record.id, revision)))
     }
@@ -159,6 +163,9 @@ impl Records {
 
     /// Releases a name if it leads to this id.
     pub(crate) async fn release_name(&self, of: &str, alias: &Alias, id: &str) -> Result<()> {
+        if ids::of_name(of, alias).is_some() {
+            return Ok(());
+        }
         match self.name(of, alias).await? {
             Some((holder, revision)) if holder == id => {
                 // A conflict means that somebody else released it.

@@ -11,16 +11,17 @@ use tracing::{info, warn};
 use hawser_core::Timestamp;
 use hawser_core::error::{Kind, Result};
 use hawser_core::event::EventKind;
-use hawser_core::id::{SnapshotId, VolumeId};
+use hawser_core::id::{GroupId, SnapshotId, VolumeId};
 use hawser_core::name::NodeId;
 use hawser_core::operation::Operation;
 use hawser_core::port::store::{Key, Prefix};
 use hawser_core::publication::Publication;
 
-use super::create::take_home;
 use super::driver::Driven;
+use super::group;
 use super::job::REMEMBERED;
-use super::record::{SnapshotRecord, VolumeRecord, Work};
+use super::loan;
+use super::record::{GroupRecord, SnapshotRecord, VolumeRecord, Work};
 use super::restore;
 use super::world::{Subject, World};
 
@@ -28,11 +29,9 @@ use super::world::{Subject, World};
 /// take most of the start-up time.
 #[derive(Deserialize)]
 struct Peek {
-    #[serde(alias = "volume", alias = "snapshot")]
+    #[serde(alias = "volume", alias = "snapshot", alias = "group")]
     object: PeekId,
     journal: Option<IgnoredAny>,
-    #[serde(default)]
-    holds: Vec<IgnoredAny>,
 }
 
 #[derive(Deserialize)]
@@ -71,34 +70,44 @@ pub(crate) async fn start(world: &Arc<World>) -> Result<()> {
     let mut lent = Vec::new();
     for id in held {
         let Ok(id) = id.parse::<VolumeId>() else { continue };
-        if let Some(Some(Work::LendVolume { to })) = legible(take_up_volume(world, &id).await)? {
-            lent.push((id, to));
+        if let Some(Some(work)) = legible(take_up_volume(world, &id).await)?
+            && work.is_loan()
+        {
+            lent.push((id, work));
         }
     }
-    let mut held = Vec::new();
-    world
-        .records
-        .each::<Peek>(&SnapshotRecord::prefix(), |peek, _| {
-            if peek.journal.is_some() || !peek.holds.is_empty() {
-                held.push(peek.object.id);
-            }
-        })
-        .await?;
-    for id in held {
+    for id in held_below(world, &SnapshotRecord::prefix()).await? {
         if let Ok(id) = id.parse::<SnapshotId>() {
             legible(take_up_snapshot(world, &id).await)?;
         }
     }
-    // Volumes still lent to one that has its own operation are released by that.
-    for (id, to) in lent {
+    for id in held_below(world, &GroupRecord::prefix()).await? {
+        if let Ok(id) = id.parse::<GroupId>() {
+            legible(take_up_group(world, &id).await)?;
+        }
+    }
+    // Volumes still lent to something that has its own operation are released by that.
+    for (id, loan) in lent {
         let world_of_task = world.clone();
-        world.tasks.spawn(async move { settle_loan(&world_of_task, &id, &to).await });
+        world.tasks.spawn(async move { settle_loan(&world_of_task, &id, &loan).await });
     }
     for id in world.nodes.ids().await? {
         restore::on_node(world, &id, &published).await?;
     }
     world.ready.store(true, Ordering::Release);
     Ok(())
+}
+
+/// The ids of the records that an operation holds.
+async fn held_below(world: &World, prefix: &Prefix) -> Result<Vec<String>> {
+    let mut held = Vec::new();
+    let peek = |peek: Peek, _| {
+        if peek.journal.is_some() {
+            held.push(peek.object.id);
+        }
+    };
+    world.records.each(prefix, peek).await?;
+    Ok(held)
 }
 
 /// One record that cannot be read keeps nobody from the others: `hawser doctor` names it.
@@ -167,6 +176,15 @@ async fn take_up_snapshot(world: &Arc<World>, id: &SnapshotId) -> Result<()> {
     take_up(world, key, record, revision, Subject { id: id.to_string(), name }).await
 }
 
+async fn take_up_group(world: &Arc<World>, id: &GroupId) -> Result<()> {
+    let key = GroupRecord::key_of(id);
+    let Some((record, revision)) = world.records.get::<GroupRecord>(&key).await? else {
+        return Ok(());
+    };
+    let subject = group::subject(&record.group);
+    take_up(world, key, record, revision, subject).await
+}
+
 async fn take_up<R: Driven>(
     world: &Arc<World>,
     key: Key,
@@ -204,19 +222,15 @@ async fn take_up<R: Driven>(
     Ok(())
 }
 
-/// Takes a lent volume home once the volume it was lent to is not being made any more.
-async fn settle_loan(world: &Arc<World>, id: &VolumeId, to: &VolumeId) {
+/// Takes a lent volume home once what it was lent to is not being made any more.
+async fn settle_loan(world: &Arc<World>, id: &VolumeId, loan: &Work) {
     let mut pause = Duration::from_millis(200);
     loop {
         let settled = async {
-            let borrower = world.records.get::<VolumeRecord>(&VolumeRecord::key_of(to)).await?;
-            let at_work = borrower.is_some_and(|(record, _)| {
-                record.journal.is_some_and(|journal| journal.work == Work::CreateVolume)
-            });
-            if at_work {
+            if loan::is_needed(world, loan).await? {
                 return Ok(false);
             }
-            take_home(world, id, to).await?;
+            loan::give_back(world, id, loan).await?;
             Ok::<_, hawser_core::Error>(true)
         };
         match settled.await {

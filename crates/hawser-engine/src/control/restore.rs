@@ -21,6 +21,7 @@ use super::access_begin::mount_again;
 use super::job::Answer;
 use super::record::{VolumeRecord, Work};
 use super::start::{Begun, Decision, on_volume};
+use super::upstream;
 use super::world::{Subject, World, busy};
 
 /// How many volumes are brought back at once.
@@ -36,6 +37,7 @@ pub(crate) async fn on_node(
     published: &[(VolumeId, Publication)],
 ) -> Result<()> {
     world.keep_node(&world.node_record(id).await?).await?;
+    upstream::compare(world, id, published).await?;
     let used: Vec<_> = published.iter().filter(|(_, p)| p.node == *id && is_used(p)).collect();
     if used.is_empty() {
         return Ok(());
@@ -56,15 +58,16 @@ pub(crate) async fn on_node(
     Ok(())
 }
 
-/// True when the node is to have more than the right.
+/// True when the node is to have more than the right, and does not see to that by itself.
 pub(crate) fn is_used(publication: &Publication) -> bool {
-    publication.attached.is_some() || !publication.mounts.is_empty()
+    let used = publication.attached.is_some() || !publication.mounts.is_empty();
+    used && !publication.node_led
 }
 
 /// What a node has now.
 pub(crate) struct There {
     boot_id: String,
-    attachments: Vec<AttachRecord>,
+    pub(crate) attachments: Vec<AttachRecord>,
 }
 
 impl There {
@@ -74,12 +77,17 @@ impl There {
         Ok(Self { boot_id, attachments: node.attachments().await? })
     }
 
+    /// False for what went with an earlier boot of the node.
+    pub(crate) fn is_of_this_boot(&self, record: &AttachRecord) -> bool {
+        record.boot_id == self.boot_id
+    }
+
     /// True when the node has all that the publication says.
     pub(crate) fn has(&self, publication: &Publication) -> bool {
         let found = self.attachments.iter().find(|found| found.publication == publication.id);
         publication.attached.is_some()
             && found.is_some_and(|found| {
-                found.boot_id == self.boot_id
+                self.is_of_this_boot(found)
                     && found.state == AttachState::Attached
                     && publication.mounts.iter().all(|m| m.ready && has_mount(found, &m.target))
             })
@@ -142,7 +150,7 @@ pub(crate) async fn bring_back(world: &Arc<World>, id: &VolumeId, node: &NodeId)
 fn works(publication: &Publication) -> Vec<(Work, Option<PathBuf>)> {
     let node = &publication.node;
     if publication.mounts.is_empty() {
-        let request = PublishRequest { node: node.clone(), read_only: publication.read_only };
+        let request = PublishRequest::new(node.clone(), publication.read_only);
         return vec![(Work::AttachVolume { request, new_publication: false }, None)];
     }
     let mounts = publication.mounts.iter().map(|mount| {

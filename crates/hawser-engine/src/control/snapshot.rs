@@ -6,7 +6,8 @@ use hawser_core::Timestamp;
 use hawser_core::change::Change;
 use hawser_core::error::{Error, Kind, Outcome, Result, ResultExt};
 use hawser_core::event::EventKind;
-use hawser_core::id::SnapshotId;
+use hawser_core::group::GroupRef;
+use hawser_core::id::{GroupId, SnapshotId};
 use hawser_core::name::{Alias, Labels};
 use hawser_core::port::Progress;
 use hawser_core::port::provider::{SnapshotAtProvider, Snapshots};
@@ -16,7 +17,9 @@ use hawser_core::volume::Volume;
 
 use super::driver::Driven;
 use super::freeze;
+use super::group;
 use super::hold::Hold;
+use super::ids::Named;
 use super::job::{Answer, Job};
 use super::record::{Journal, SnapshotRecord, VolumeRecord, Work, name_key};
 use super::start::{Begun, Decision, on_volume};
@@ -28,6 +31,7 @@ pub(crate) fn at_provider(snapshot: &Snapshot) -> SnapshotAtProvider {
         id: snapshot.id.clone(),
         handle: snapshot.handle.clone(),
         size: snapshot.size,
+        place: snapshot.place.clone(),
     }
 }
 
@@ -100,7 +104,7 @@ pub(crate) async fn begin_create(world: Arc<World>, request: SnapshotRequest) ->
     }
     let checked = world.clone();
     let work = Work::CreateSnapshot {
-        snapshot: SnapshotId::generate(),
+        snapshot: SnapshotId::named(&alias),
         alias,
         labels: request.labels.clone(),
     };
@@ -116,6 +120,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) id: &'a SnapshotId,
     pub(crate) alias: &'a Alias,
     pub(crate) labels: &'a Labels,
+    /// The group it is taken with.
+    pub(crate) group: Option<&'a GroupId>,
     pub(crate) at: Timestamp,
 }
 
@@ -155,7 +161,7 @@ pub(crate) async fn forward(
 }
 
 /// The snapshot's record and name; those of an earlier attempt where there are any.
-async fn reserve(
+pub(crate) async fn reserve(
     world: &World,
     volume: &Volume,
     ability: &dyn Snapshots,
@@ -172,6 +178,8 @@ async fn reserve(
         filesystem: volume.filesystem.clone(),
         handle: ability.snapshot_handle(wanted.id),
         labels: wanted.labels.clone(),
+        place: volume.place.clone(),
+        group: wanted.group.cloned(),
         state: SnapshotState::Creating,
         created: wanted.at,
     };
@@ -227,6 +235,7 @@ pub(crate) async fn begin_delete(world: Arc<World>, snapshot: SnapshotRef) -> Re
         let Some((record, revision)) = find(&world, &snapshot).await? else {
             return Ok(Begun::Answer(Change::Already(Answer::Nothing)));
         };
+        refuse_if_in_group(&world, &record.snapshot).await?;
         let about = subject(&record.snapshot);
         let work = Work::DeleteSnapshot;
         match world.join_or_busy(&record, revision, &about, &work).await? {
@@ -248,6 +257,20 @@ pub(crate) async fn begin_delete(world: Arc<World>, snapshot: SnapshotRef) -> Re
             return Ok(Begun::Job(job));
         }
     }
+}
+
+/// A snapshot of a group goes with its group. Where the group is lost, it goes alone.
+async fn refuse_if_in_group(world: &World, snapshot: &Snapshot) -> Result<()> {
+    let Some(id) = &snapshot.group else { return Ok(()) };
+    let Some((found, _)) = group::find(world, &GroupRef::Id(id.clone())).await? else {
+        return Ok(());
+    };
+    let (alias, group) = (&snapshot.alias, &found.group.alias);
+    let message = format!(
+        "snapshot {alias} is part of group {group} ({id}) and goes with it: \
+         hawser snapshot group delete {id}"
+    );
+    Err(Error::new(Kind::Invalid, message))
 }
 
 async fn refuse_if_in_use(world: &World, record: &SnapshotRecord) -> Result<()> {

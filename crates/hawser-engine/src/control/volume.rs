@@ -34,7 +34,8 @@ impl Driven for VolumeRecord {
             Work::DeleteVolume => delete_forward(world, hold, job).await,
             Work::ExpandVolume { size } => expand_forward(world, hold, job, *size).await,
             Work::CreateSnapshot { snapshot, alias, labels } => {
-                let wanted = snapshot::Wanted { id: snapshot, alias, labels, at: journal.started };
+                let (group, at) = (None, journal.started);
+                let wanted = snapshot::Wanted { id: snapshot, alias, labels, group, at };
                 snapshot::forward(world, hold, job, &wanted).await
             }
             Work::PublishVolume { request } => access::publish(world, hold, job, request).await,
@@ -45,7 +46,11 @@ impl Driven for VolumeRecord {
             Work::UnmountVolume { node, target } => {
                 access::unmount(world, hold, job, node, target.as_deref()).await
             }
-            Work::DeleteSnapshot | Work::LendVolume { .. } => Err(not_a_volume_operation(journal)),
+            Work::DeleteSnapshot
+            | Work::CreateGroup
+            | Work::DeleteGroup
+            | Work::LendVolume { .. }
+            | Work::SnapshotInGroup { .. } => Err(not_a_volume_operation(journal)),
         }
     }
 
@@ -83,7 +88,11 @@ impl Driven for VolumeRecord {
                 let target = new_mount.then_some(request.target.as_path());
                 access::take_back(world, hold, job, &request.node, made, target).await
             }
-            Work::DeleteSnapshot | Work::LendVolume { .. } => Err(not_a_volume_operation(journal)),
+            Work::DeleteSnapshot
+            | Work::CreateGroup
+            | Work::DeleteGroup
+            | Work::LendVolume { .. }
+            | Work::SnapshotInGroup { .. } => Err(not_a_volume_operation(journal)),
         }
     }
 
@@ -99,7 +108,10 @@ impl Driven for VolumeRecord {
             | Work::DetachVolume { .. }
             | Work::UnmountVolume { .. }
             | Work::DeleteSnapshot
-            | Work::LendVolume { .. } => Answer::Nothing,
+            | Work::CreateGroup
+            | Work::DeleteGroup
+            | Work::LendVolume { .. }
+            | Work::SnapshotInGroup { .. } => Answer::Nothing,
         }
     }
 }
@@ -216,6 +228,7 @@ async fn real_size(world: &World, volume: &VolumeRef, size: ByteSize) -> Result<
         access: volume.access,
         source: None,
         parameters: volume.parameters,
+        place: volume.place,
     };
     Ok(world.provider(&volume.class)?.check(&wanted).await.unwrap_or(size))
 }

@@ -52,6 +52,8 @@ pub(crate) struct World {
     pub(crate) tasks: TaskTracker,
     pub(crate) stop: CancellationToken,
     pub(crate) ready: AtomicBool,
+    /// Finished operations are written to the store.
+    pub(crate) history: bool,
 }
 
 impl World {
@@ -116,6 +118,12 @@ impl World {
         let key = node_key(&node.id);
         loop {
             let written = match self.records.get::<NodeRecord>(&key).await? {
+                // When it was last seen is worth no write by itself.
+                Some((known, _))
+                    if NodeRecord { last_seen: node.last_seen, ..known.clone() } == *node =>
+                {
+                    return Ok(());
+                }
                 Some((_, revision)) => self.records.put(&key, node, revision).await?,
                 None => self.records.create(&key, node).await?,
             };
@@ -155,8 +163,8 @@ impl World {
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 return Ok(Held::Stale);
             }
-            // A lent volume is released by the volume it was lent to; see `recover`.
-            Found::Unknown if matches!(journal.work, Work::LendVolume { .. }) => None,
+            // A lent volume is released by whoever it was lent to; see `recover`.
+            Found::Unknown if journal.work.is_loan() => None,
             Found::Unknown if self.may_take_over(journal) => {
                 match self.resume(record.clone(), revision, subject).await? {
                     Some(job) => Some(job),
@@ -190,8 +198,8 @@ impl World {
         let now = Timestamp::now();
         let instance = self.instance.clone();
         let Some(journal) = record.journal_mut() else { return Ok(None) };
-        // A lent volume is released by the volume it was lent to; see `recover`.
-        if matches!(journal.work, Work::LendVolume { .. }) {
+        // A lent volume is released by whoever it was lent to; see `recover`.
+        if journal.work.is_loan() {
             return Ok(None);
         }
         journal.holder = instance;
@@ -283,6 +291,9 @@ impl World {
         operation: Operation,
         forgotten: Vec<OperationId>,
     ) {
+        if !self.history {
+            return;
+        }
         let world = self.clone();
         self.tasks.spawn(async move {
             let written = world.records.create(&history_key(&operation.id), &operation).await;
@@ -331,6 +342,8 @@ impl Subject {
 pub(crate) fn busy(subject: &Subject, journal: &Journal) -> Error {
     let what = if let Work::LendVolume { to } = &journal.work {
         format!("it is being copied into volume {to}")
+    } else if let Work::SnapshotInGroup { group } = &journal.work {
+        format!("it is held still for group {group}")
     } else {
         format!("operation {} ({}) is at work on it", journal.id, journal.work.kind())
     };
@@ -353,6 +366,7 @@ pub(crate) fn at_provider(volume: &Volume) -> VolumeAtProvider {
         size: volume.size,
         access: volume.access,
         parameters: volume.parameters.clone(),
+        place: volume.place.clone(),
     }
 }
 

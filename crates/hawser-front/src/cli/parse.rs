@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use hawser_api::Endpoint;
 use hawser_api::rest::{reference, wait};
+use hawser_core::group::GroupRef;
 use hawser_core::name::{Alias, Labels};
+use hawser_core::place::Place;
 use hawser_core::snapshot::SnapshotRef;
 use hawser_core::volume::{Sharing, VolumeRef};
 use hawser_core::{ByteSize, Error, Kind, Result};
@@ -32,6 +34,11 @@ pub(super) fn volume(text: &str) -> Result<VolumeRef> {
 /// A snapshot by name or id.
 pub(super) fn snapshot(text: &str) -> Result<SnapshotRef> {
     reference::snapshot(text)
+}
+
+/// A group by name or id.
+pub(super) fn group(text: &str) -> Result<GroupRef> {
+    reference::group(text)
 }
 
 /// A server's address.
@@ -62,6 +69,11 @@ pub(super) fn pair(text: &str) -> Result<(String, String)> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         Some(_) | None => Err(Error::new(Kind::Invalid, "write it as key=value")),
     }
+}
+
+/// The place that pairs describe; `None` when there are none.
+pub(super) fn place(pairs: Vec<(String, String)>) -> Option<Place> {
+    (!pairs.is_empty()).then(|| Place::new(pairs.into_iter().collect()))
 }
 
 /// `key=value`, legal as a label.
@@ -103,6 +115,7 @@ mod tests {
             let _ = name(&text);
             let _ = volume(&text);
             let _ = snapshot(&text);
+            let _ = group(&text);
             let _ = server(&text);
             let _ = duration(&text);
             let _ = pair(&text);

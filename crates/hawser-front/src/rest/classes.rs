@@ -17,17 +17,22 @@ pub(super) async fn list(State(api): State<Api>, params: Params) -> Answer {
     Ok(ok(ListView::<ClassView>::whole(api.control().list_classes().await?)))
 }
 
-/// How much room a class has.
+/// How much room a class has, in all or at one place.
 #[utoipa::path(get, path = "/v1/classes/{class}/capacity", tag = "classes",
-    params(("class" = String, Path, description = "The class's name")),
+    params(
+        ("class" = String, Path, description = "The class's name"),
+        ("place" = Option<Vec<String>>, Query, description = "At this place, as key=value such as node=host-a; may be repeated"),
+    ),
     responses((status = 200, description = "Its room", body = CapacityView)))]
 pub(super) async fn capacity(
     State(api): State<Api>,
     Named(text): Named<String>,
-    params: Params,
+    mut params: Params,
 ) -> Answer {
+    let place = params.place()?;
     params.end()?;
-    Ok(ok(CapacityView::from(api.control().capacity(&name(&text)?).await?)))
+    let capacity = api.control().capacity(&name(&text)?, place.as_ref()).await?;
+    Ok(ok(CapacityView::from(capacity)))
 }
 
 /// All nodes that were ever seen.

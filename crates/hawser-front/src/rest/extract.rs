@@ -1,11 +1,14 @@
 //! Reading requests: bodies, queries and paths, within bounds, with refusals of our own.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use hawser_api::rest::{reference, wait};
+use hawser_core::group::GroupRef;
 use hawser_core::page::PageRequest;
+use hawser_core::place::Place;
 use hawser_core::snapshot::SnapshotRef;
 use hawser_core::volume::VolumeRef;
 use http::request::Parts;
@@ -130,6 +133,24 @@ impl Params {
         Ok(values.pop())
     }
 
+    /// Every value of a key, as `key=value` pairs.
+    pub(super) fn pairs(&mut self, key: &str) -> Result<BTreeMap<String, String>, RestError> {
+        let pair = |text: String| match text.split_once('=') {
+            Some((name, value)) => Ok((name.to_owned(), value.to_owned())),
+            None => {
+                let why = format!("{key} {:?} is not of the form key=value", cut(&text));
+                Err(RestError::Query { why })
+            }
+        };
+        self.all(key).into_iter().map(pair).collect()
+    }
+
+    /// `place`, of which each value is one pair.
+    pub(super) fn place(&mut self) -> Result<Option<Place>, RestError> {
+        let pairs = self.pairs("place")?;
+        Ok((!pairs.is_empty()).then(|| Place::new(pairs)))
+    }
+
     /// A yes or no, which is no when left out.
     pub(super) fn flag(&mut self, key: &str) -> Result<bool, RestError> {
         match self.one(key)?.as_deref() {
@@ -190,6 +211,11 @@ pub(super) fn volume(text: &str) -> Result<VolumeRef, Refusal> {
 /// Reads a snapshot's id or name.
 pub(super) fn snapshot(text: &str) -> Result<SnapshotRef, Refusal> {
     Ok(reference::snapshot(text)?)
+}
+
+/// Reads a group's id or name.
+pub(super) fn group(text: &str) -> Result<GroupRef, Refusal> {
+    Ok(reference::group(text)?)
 }
 
 /// Reads any name of the domain. `Kind::Invalid` when it is none.

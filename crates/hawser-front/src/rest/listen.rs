@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,6 +16,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
 use super::error::RestError;
+use crate::shared::SocketFile;
 
 /// A place where the API is reached, bound and not served yet.
 pub struct Listener(pub(super) Socket);
@@ -129,29 +130,5 @@ fn ensure_free(path: &Path) -> Result<(), RestError> {
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(broken(error)),
-    }
-}
-
-/// The file of a socket, removed with it unless another server's has taken its place.
-pub(super) struct SocketFile {
-    path: PathBuf,
-    device: u64,
-    inode: u64,
-}
-
-impl SocketFile {
-    fn new(path: &Path) -> io::Result<Self> {
-        let there = fs::symlink_metadata(path)?;
-        Ok(Self { path: path.to_owned(), device: there.dev(), inode: there.ino() })
-    }
-}
-
-impl Drop for SocketFile {
-    fn drop(&mut self) {
-        if let Ok(there) = fs::symlink_metadata(&self.path)
-            && (there.dev(), there.ino()) == (self.device, self.inode)
-        {
-            let _ = fs::remove_file(&self.path);
-        }
     }
 }

@@ -12,6 +12,7 @@ mod doctor;
 mod error;
 mod events;
 mod extract;
+mod groups;
 mod health;
 mod listen;
 mod metrics;
@@ -123,6 +124,8 @@ fn described() -> OpenApiRouter<Api> {
         .routes(routes!(publications::mount, publications::unmount))
         .routes(routes!(snapshots::list, snapshots::create))
         .routes(routes!(snapshots::show, snapshots::delete))
+        .routes(routes!(groups::create))
+        .routes(routes!(groups::show, groups::delete))
         .routes(routes!(operations::list))
         .routes(routes!(operations::show))
         .routes(routes!(operations::cancel))

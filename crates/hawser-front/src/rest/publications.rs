@@ -55,7 +55,7 @@ pub(super) async fn publish(
     MaybeBody(body): MaybeBody<PublishVolume>,
 ) -> Answer {
     let wait = params.only_wait()?;
-    let request = PublishRequest { node: name(&node)?, read_only: body.read_only };
+    let request = PublishRequest::new(name(&node)?, body.read_only);
     let reply = api.control().publish(&volume(&text)?, request, wait).await?;
     Ok(created::<_, PublicationView>(reply))
 }
@@ -100,7 +100,7 @@ pub(super) async fn attach(
     MaybeBody(body): MaybeBody<PublishVolume>,
 ) -> Answer {
     let wait = params.only_wait()?;
-    let request = PublishRequest { node: name(&node)?, read_only: body.read_only };
+    let request = PublishRequest::new(name(&node)?, body.read_only);
     let reply = api.control().attach(&volume(&text)?, request, wait).await?;
     Ok(created::<_, AttachedView>(reply))
 }

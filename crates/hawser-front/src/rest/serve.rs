@@ -26,9 +26,10 @@ use tower::ServiceExt;
 use tracing::{debug, warn};
 
 use super::access::Peer;
-use super::listen::{Listener, Socket, SocketFile};
+use super::listen::{Listener, Socket};
 use super::stall::Stall;
 use super::{Api, application};
+use crate::shared::{SocketFile, is_trusted};
 
 /// What keeps callers from using up the server.
 #[derive(Clone, Copy, Debug)]
@@ -138,33 +139,12 @@ impl Door {
     }
 }
 
-/// Root, the server's own user and the members of the group may use the socket.
+/// Says who a caller is.
 async fn judge(who: &UCred, own: u32, group: Option<u32>) -> Peer {
-    let uid = who.uid();
-    if uid == 0 || uid == own {
-        return Peer::Trusted;
+    match is_trusted(who, own, group).await {
+        true => Peer::Trusted,
+        false => Peer::Stranger { uid: who.uid() },
     }
-    let member = match group {
-        Some(group) => who.gid() == group || in_groups(who.pid(), group).await,
-        None => false,
-    };
-    if member { Peer::Trusted } else { Peer::Stranger { uid } }
-}
-
-/// The kernel tells the first group only; the others stand in its process file. The socket's own mode
-/// has let the caller in already, so a process that is gone by now is merely refused.
-async fn in_groups(pid: Option<i32>, group: u32) -> bool {
-    let Some(pid) = pid else { return false };
-    let Ok(status) = tokio::fs::read_to_string(format!("/proc/{pid}/status")).await else {
-        return false;
-    };
-    names_group(&status, group)
-}
-
-/// True when the `Groups:` line of a process file has this group.
-fn names_group(status: &str, group: u32) -> bool {
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:"));
-    line.is_some_and(|line| line.split_whitespace().any(|id| id.parse() == Ok(group)))
 }
 
 struct Server {
@@ -267,21 +247,5 @@ async fn count_operation(api: &Api, subject: &str) {
     let Ok(id) = subject.parse::<OperationId>() else { return };
     if let Ok(operation) = api.control().get_operation(&id, Duration::ZERO).await {
         api.0.metrics.count_operation(operation.kind, operation.state);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::names_group;
-
-    #[test]
-    fn further_groups_are_read_from_the_process_file() {
-        let status = "Name:\tx\nUid:\t7\t7\t7\t7\nGroups:\t4 24 4242 \nNgid:\t99\n";
-
-        assert!(names_group(status, 4242));
-        assert!(!names_group(status, 42));
-        assert!(!names_group(status, 99));
-        assert!(!names_group("Groups:\t \n", 0));
-        assert!(!names_group("", 0));
     }
 }

@@ -1,7 +1,5 @@
 //! `/v1/volumes`.
 
-use std::collections::BTreeMap;
-
 use axum::extract::State;
 use hawser_api::rest::list::ListView;
 use hawser_api::rest::operations::OperationView;
@@ -13,8 +11,7 @@ use hawser_core::volume::{Volume, VolumeRequest};
 use tracing::Span;
 
 use super::Api;
-use super::answer::{Answer, Refusal, changed, created, gone, ok};
-use super::error::{RestError, cut};
+use super::answer::{Answer, changed, created, gone, ok};
 use super::extract::{JsonBody, Named, Params, name, volume};
 
 /// Volumes, oldest first, in pages.
@@ -29,22 +26,10 @@ use super::extract::{JsonBody, Named, Params, name, volume};
 pub(super) async fn list(State(api): State<Api>, mut params: Params) -> Answer {
     let page = params.page()?;
     let class = params.one("class")?.map(|text| name(&text)).transpose()?;
-    let labels = labels(params.all("label"))?;
+    let labels = Labels::try_from(params.pairs("label")?).map_err(Error::from)?;
     params.end()?;
     let filter = VolumeFilter { class, labels };
     Ok(ok(ListView::<VolumeView>::from_page(api.control().list_volumes(&filter, &page).await?)))
-}
-
-fn labels(pairs: Vec<String>) -> Result<Labels, Refusal> {
-    let mut labels = BTreeMap::new();
-    for pair in pairs {
-        let Some((key, value)) = pair.split_once('=') else {
-            let why = format!("label {:?} is not of the form key=value", cut(&pair));
-            return Err(RestError::Query { why }.into());
-        };
-        labels.insert(key.to_owned(), value.to_owned());
-    }
-    Ok(Labels::try_from(labels).map_err(Error::from)?)
 }
 
 /// Makes a volume, from nothing or from a source.

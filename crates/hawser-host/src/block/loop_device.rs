@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use hawser_core::port::host::{LoopAttach, LoopDevice};
+use hawser_core::port::host::{LoopAttach, LoopDevice, MountEntry};
 use hawser_core::{ByteSize, Change};
 use linux_raw_sys::loop_device::{LO_FLAGS_DIRECT_IO, LO_FLAGS_READ_ONLY};
 use rustix::fs::{
@@ -78,7 +78,10 @@ fn look(number: u32) -> Option<Found> {
         device: path,
         backing_file,
         mark: status.as_ref().and_then(mark_of),
-        read_only: flag("ro"),
+        // Not the mark of the block layer: that comes and goes with those who use the device.
+        read_only: status
+            .as_ref()
+            .map_or_else(|| flag("ro"), |status| status.flags & LO_FLAGS_READ_ONLY as u32 != 0),
         direct_io: flag("loop/dio"),
         sector_size,
     };
@@ -168,6 +171,15 @@ fn configure_free(file: &OwnedFd, request: &LoopAttach) -> Result<Change<LoopDev
             Err(source) => {
                 let file = request.file.clone();
                 return Err(BlockError::Configure { device: path, file, source: source.into() });
+            }
+        }
+        if !request.read_only {
+            // A number is used again and again, and keeps a mark that somebody set long ago.
+            let cleared = sys::set_read_only(&node, false);
+            if let Err(source) = cleared {
+                let _ = sys::loop_clear(&node);
+                let (attempt, device) = ("allowing writes to", path);
+                return Err(BlockError::Ioctl { attempt, device, source: source.into() });
             }
         }
         return match look(number) {
@@ -325,7 +337,10 @@ fn refuse_mounted(path: &Path) -> Result<(), BlockError> {
     let number = crate::mount::device_number(path)?;
     let source = path.to_string_lossy();
     let table = table::read()?;
-    match table.iter().find(|entry| entry.device == number || entry.source == source) {
+    let uses = |entry: &&MountEntry| {
+        entry.device == number || entry.source == source || entry.binds(path, &table)
+    };
+    match table.iter().find(uses) {
         None => Ok(()),
         Some(entry) => {
             let (device, target) = (path.to_owned(), entry.target.clone());

@@ -21,10 +21,12 @@ pub(crate) enum FileError {
     Shrunk { path: PathBuf },
     #[error("copying {path:?}: something is mounted there; unmount it first")]
     MountInside { path: PathBuf },
-    #[error("copying {path:?}: folders lie deeper than {most} levels")]
+    #[error("folders lie deeper than {most} levels at {path:?}")]
     TooDeep { path: PathBuf, most: usize },
-    #[error("copying {path:?} was given up by its caller")]
+    #[error("work on {path:?} was given up by its caller")]
     Cancelled { path: PathBuf },
+    #[error("{group} is no group")]
+    NoGroup { group: u32 },
     #[error("{source}, and taking back {path:?} failed too ({undo})")]
     Undo { path: PathBuf, undo: std::io::Error, source: Box<FileError> },
     #[error(transparent)]
@@ -38,7 +40,7 @@ impl Classify for FileError {
         match self {
             Self::Call { source, .. } => kind_of_io(source),
             Self::Exists { .. } => Kind::Exists,
-            Self::WrongType { .. } => Kind::Invalid,
+            Self::WrongType { .. } | Self::NoGroup { .. } => Kind::Invalid,
             Self::Shrunk { .. } | Self::MountInside { .. } => Kind::Precondition,
             Self::TooDeep { .. } => Kind::OutOfRange,
             Self::Cancelled { .. } => Kind::Unavailable,
@@ -56,7 +58,8 @@ impl Classify for FileError {
             | Self::Shrunk { .. }
             | Self::MountInside { .. }
             | Self::TooDeep { .. }
-            | Self::Cancelled { .. } => Outcome::Nothing,
+            | Self::Cancelled { .. }
+            | Self::NoGroup { .. } => Outcome::Nothing,
             Self::Undo { .. } => Outcome::Unknown,
             Self::Path(source) => source.outcome(),
             Self::Worker(source) => source.outcome(),

@@ -124,3 +124,106 @@ fn folders_deeper_than_the_limit_are_refused_and_leave_nothing() {
     assert_eq!(error.kind(), Kind::OutOfRange);
     assert_eq!(names(scratch.path()), ["from"]);
 }
+
+/// A folder with one of each kind in it, and one that only a link leads to.
+fn grown(base: &std::path::Path) -> (std::path::PathBuf, std::path::PathBuf) {
+    let (given, outside) = (base.join("given"), base.join("outside"));
+    fs::create_dir_all(given.join("inner/deep")).unwrap();
+    fs::create_dir(&outside).unwrap();
+    for (name, mode) in [("file", 0o600), ("inner/program", 0o700), ("inner/deep/open", 0o666)] {
+        fs::write(given.join(name), "x").unwrap();
+        fs::set_permissions(given.join(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+    for name in ["", "inner", "inner/deep"] {
+        fs::set_permissions(given.join(name), fs::Permissions::from_mode(0o700)).unwrap();
+    }
+    fs::write(outside.join("secret"), "x").unwrap();
+    fs::set_permissions(outside.join("secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(&outside, fs::Permissions::from_mode(0o700)).unwrap();
+    symlink(&outside, given.join("out")).unwrap();
+    symlink(outside.join("secret"), given.join("inner/file")).unwrap();
+    (given, outside)
+}
+
+fn mode(path: &std::path::Path) -> u32 {
+    fs::metadata(path).unwrap().mode() & 0o7777
+}
+
+#[test]
+fn everything_below_a_folder_is_given_to_a_group_and_nothing_else() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (given, outside) = grown(scratch.path());
+    // Root can give to anybody.
+    let own = fs::metadata(&given).unwrap().gid();
+    let group = if rustix::process::geteuid().is_root() { 54_321 } else { own };
+
+    let first = group::give(&given, group, &Meter::unheard()).unwrap();
+    let second = group::give(&given, group, &Meter::unheard()).unwrap();
+
+    assert!(first.is_made() && !second.is_made());
+    for (name, expected) in [
+        ("", 0o2770),
+        ("inner", 0o2770),
+        ("inner/deep", 0o2770),
+        ("file", 0o660),
+        ("inner/program", 0o770),
+        ("inner/deep/open", 0o666),
+    ] {
+        let path = given.join(name);
+        assert_eq!((mode(&path), fs::metadata(&path).unwrap().gid()), (expected, group), "{name}");
+    }
+    let link = fs::symlink_metadata(given.join("out")).unwrap();
+    assert_eq!(link.gid(), group);
+    for (path, expected) in [(outside.clone(), 0o700), (outside.join("secret"), 0o600)] {
+        assert_eq!((mode(&path), fs::metadata(&path).unwrap().gid()), (expected, own), "{path:?}");
+    }
+}
+
+#[test]
+fn a_walk_that_was_cut_off_is_made_again() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (given, _) = grown(scratch.path());
+    let group = fs::metadata(&given).unwrap().gid();
+    let meter = Meter::unheard();
+    meter.cancel();
+
+    let error = group::give(&given, group, &meter).unwrap_err();
+    assert_eq!(error.kind(), Kind::Unavailable);
+    assert_eq!(mode(&given), 0o700, "the folder itself comes last");
+    // As after a crash in the middle: most is done, the folder is not.
+    fs::set_permissions(given.join("file"), fs::Permissions::from_mode(0o660)).unwrap();
+    assert!(group::give(&given, group, &Meter::unheard()).unwrap().is_made());
+
+    assert_eq!((mode(&given), mode(&given.join("inner/program"))), (0o2770, 0o770));
+}
+
+#[test]
+fn rights_of_an_owner_do_not_pass_to_another_group() {
+    let scratch = tempfile::tempdir().unwrap();
+    if !rustix::process::geteuid().is_root() {
+        hawser_testkit::skip("needs root");
+        return;
+    }
+    let file = scratch.path().join("file");
+    fs::write(&file, "x").unwrap();
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o6755)).unwrap();
+
+    group::give(scratch.path(), 54_321, &Meter::unheard()).unwrap();
+
+    assert_eq!(mode(&file), 0o775);
+}
+
+#[test]
+fn a_link_or_a_file_is_no_folder_to_give_and_no_number_means_nobody() {
+    let scratch = tempfile::tempdir().unwrap();
+    let (given, _) = grown(scratch.path());
+    let meter = Meter::unheard();
+
+    for path in [given.join("out"), given.join("file"), scratch.path().join("absent")] {
+        assert!(group::give(&path, 1, &meter).is_err(), "{path:?}");
+    }
+    let error = group::give(&given, u32::MAX, &meter).unwrap_err();
+
+    assert_eq!(error.kind(), Kind::Invalid);
+    assert_eq!(mode(&given), 0o700);
+}

@@ -25,7 +25,7 @@ use super::meter::Meter;
 use crate::mount::target::check_plain;
 
 /// Each level holds two descriptors, and a process may have 1024 by default.
-const DEEPEST: usize = 300;
+pub(super) const DEEPEST: usize = 300;
 const FOLDER: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 

@@ -22,12 +22,16 @@ pub(crate) enum MountError {
     Open { path: PathBuf, source: io::Error },
     #[error("{path:?} is there and is not a folder")]
     NotAFolder { path: PathBuf },
+    #[error("{path:?} is there and is not a plain file")]
+    NotAFile { path: PathBuf },
     #[error("{path:?} is not a block device")]
     NotADevice { path: PathBuf },
     #[error("making the folder {path:?}")]
     MakeFolder { path: PathBuf, source: io::Error },
-    #[error("removing the folder {path:?}")]
-    RemoveFolder { path: PathBuf, source: io::Error },
+    #[error("making the file {path:?}")]
+    MakeFile { path: PathBuf, source: io::Error },
+    #[error("removing {path:?}")]
+    Remove { path: PathBuf, source: io::Error },
     #[error("reading the mount table")]
     ReadTable(#[source] io::Error),
     #[error("the mount table has a malformed line {line}: {text:?}")]
@@ -70,12 +74,14 @@ impl Classify for MountError {
             | Self::Symlink { .. }
             | Self::Option { .. }
             | Self::NotADevice { .. } => Kind::Invalid,
-            Self::NotAFolder { .. } | Self::Taken { .. } | Self::OtherAccess { .. } => {
-                Kind::Precondition
-            }
+            Self::NotAFolder { .. }
+            | Self::NotAFile { .. }
+            | Self::Taken { .. }
+            | Self::OtherAccess { .. } => Kind::Precondition,
             Self::Open { source, .. }
             | Self::MakeFolder { source, .. }
-            | Self::RemoveFolder { source, .. }
+            | Self::MakeFile { source, .. }
+            | Self::Remove { source, .. }
             | Self::Unmount { source, .. }
             | Self::Abandon { source, .. }
             | Self::Undo { source, .. }
@@ -104,9 +110,11 @@ impl Classify for MountError {
             | Self::Symlink { .. }
             | Self::Open { .. }
             | Self::NotAFolder { .. }
+            | Self::NotAFile { .. }
             | Self::NotADevice { .. }
             | Self::MakeFolder { .. }
-            | Self::RemoveFolder { .. }
+            | Self::MakeFile { .. }
+            | Self::Remove { .. }
             | Self::ReadTable(_)
             | Self::MalformedTable { .. }
             | Self::Option { .. }

@@ -1,4 +1,4 @@
-//! The mount table, mounts and the folders they stand on.
+//! The mount table, mounts and the folders and files they stand on.
 //!
 //! Follows mount(2), fsopen(2), open_tree(2), move_mount(2), mount_setattr(2) and openat2(2); needs
 //! Linux 5.2 for the kernel's own words in errors, and works without them down to mount(2).
@@ -9,6 +9,7 @@
 mod abandon;
 mod attach;
 mod error;
+mod make;
 mod network;
 mod options;
 pub(crate) mod table;
@@ -24,13 +25,14 @@ use std::sync::{Mutex, PoisonError};
 
 use hawser_core::Change;
 use hawser_core::port::host::{HostMount, MountEntry, MountSource};
-use rustix::fs::{AtFlags, FileType, Mode, major, minor};
+use rustix::fs::{FileType, major, minor};
 use rustix::io::Errno;
 use rustix::mount::{UnmountFlags, unmount as umount2};
 
 pub(crate) use abandon::abandon;
 use attach::NewFilesystem;
 pub(crate) use error::MountError;
+pub(crate) use make::{make_folder, make_target, make_target_file, remove_target};
 use options::Options;
 use target::Place;
 pub(crate) use users::{openers, openers_within};
@@ -74,19 +76,25 @@ pub(crate) fn mount(claims: &Claims, request: &HostMount) -> Result<Change<()>, 
     for _ in 0..ATTEMPTS {
         let table = table::read()?;
         if let Some(entry) = topmost(&table, &place.path) {
-            return compare(entry, request, &options);
+            return compare(entry, &place, request, &options);
         }
+        let opened = match &request.source {
+            MountSource::Raw { .. } => place.open_file()?,
+            MountSource::Device { .. } | MountSource::Bind { .. } | MountSource::Network { .. } => {
+                place.open()?
+            }
+        };
         // Another process mounts there at this moment: the table will show what.
-        let Some(folder) = place.open()? else { continue };
-        place_on(folder.as_fd(), &place.path, request, &mut options, &table)?;
+        let Some(spot) = opened else { continue };
+        place_on(spot.as_fd(), &place.path, request, &mut options, &table)?;
         return Ok(Change::Made(()));
     }
     Err(MountError::AtWork { target: request.target.clone() })
 }
 
-/// Mounts on an open folder that has nothing mounted.
+/// Mounts on an open folder or file that has nothing mounted.
 fn place_on(
-    folder: BorrowedFd<'_>,
+    spot: BorrowedFd<'_>,
     path: &Path,
     request: &HostMount,
     options: &mut Options,
@@ -100,15 +108,19 @@ fn place_on(
                 shows(entry, number) && !entry.super_options.iter().any(|option| option == "ro")
             });
             let new = NewFilesystem { fs_type: fs.as_str(), source: device, secrets: &[] };
-            attach::filesystem(&new, folder, path, options)
+            attach::filesystem(&new, spot, path, options)
         }
         MountSource::Network { fs_type, source, secrets } => {
             let new = NewFilesystem { fs_type, source: Path::new(source), secrets };
-            attach::filesystem(&new, folder, path, options)
+            attach::filesystem(&new, spot, path, options)
         }
         MountSource::Bind { path: source } => {
             let source_folder = target::open_folder(source)?;
-            attach::bind(source, source_folder.as_fd(), folder, path, options)
+            attach::bind(source, source_folder.as_fd(), spot, path, options)
+        }
+        MountSource::Raw { device } => {
+            let node = target::open_device(device)?;
+            attach::bind(device, node.as_fd(), spot, path, options)
         }
     }
 }
@@ -124,6 +136,7 @@ fn shows(entry: &MountEntry, number: (u32, u32)) -> bool {
 /// What is mounted there now, against what is asked for.
 fn compare(
     entry: &MountEntry,
+    place: &Place,
     request: &HostMount,
     options: &Options,
 ) -> Result<Change<()>, MountError> {
@@ -135,6 +148,11 @@ fn compare(
         }
         MountSource::Bind { path } => {
             let same = identity(path)? == identity(&target)?;
+            (same, entry.options.iter().any(|option| option == "ro"))
+        }
+        // The table tells a place below /dev, which may have been taken by another device since.
+        MountSource::Raw { device } => {
+            let same = place.look()?.block_device() == Some(device_number(device)?);
             (same, entry.options.iter().any(|option| option == "ro"))
         }
         // By the table alone: the server may be dead, and then a look would hang.
@@ -199,61 +217,5 @@ pub(crate) fn unmount(claims: &Claims, target: &Path) -> Result<Change<()>, Moun
         Err(source) => {
             Err(MountError::Unmount { target: target.to_owned(), source: source.into() })
         }
-    }
-}
-
-/// Makes a folder to mount on. Blocks: for workers only.
-pub(crate) fn make_target(target: &Path) -> Result<Change<()>, MountError> {
-    // Whoever may not enter it sees nothing of the volume until something is mounted with modes of
-    // its own.
-    make_folder(target, 0o750)
-}
-
-/// Makes a folder with exactly this mode. Blocks: for workers only.
-pub(crate) fn make_folder(folder: &Path, mode: u32) -> Result<Change<()>, MountError> {
-    let failed =
-        |source: Errno| MountError::MakeFolder { path: folder.into(), source: source.into() };
-    let place = Place::find(folder)?.ok_or_else(|| failed(Errno::NOENT))?;
-    let wanted = Mode::from_raw_mode(mode & 0o7777);
-    match rustix::fs::mkdirat(&place.parent, &place.name, wanted) {
-        Ok(()) => {}
-        Err(Errno::EXIST) => {
-            return match place.kind()? {
-                FileType::Directory => Ok(Change::Already(())),
-                FileType::Symlink => Err(MountError::Symlink { path: folder.into() }),
-                FileType::RegularFile
-                | FileType::Fifo
-                | FileType::Socket
-                | FileType::CharacterDevice
-                | FileType::BlockDevice
-                | FileType::Unknown => Err(MountError::NotAFolder { path: folder.into() }),
-            };
-        }
-        Err(source) => return Err(failed(source)),
-    }
-    // Whatever the umask of this process is. By its path through the parent: a folder that may not
-    // be entered cannot be opened either.
-    rustix::fs::chmod(place.through_parent(), wanted).map_err(|source| {
-        let _ = rustix::fs::unlinkat(&place.parent, &place.name, AtFlags::REMOVEDIR);
-        failed(source)
-    })?;
-    Ok(Change::Made(()))
-}
-
-/// Removes an empty folder on which nothing is mounted. Blocks: for workers only.
-pub(crate) fn remove_target(claims: &Claims, target: &Path) -> Result<Change<()>, MountError> {
-    let Some(place) = Place::find(target)? else { return Ok(Change::Already(())) };
-    let _claim = claims.claim(&place.path)?;
-    // rmdir refuses a mount point of this namespace by itself; the table also tells of one that is
-    // hidden below another.
-    if topmost(&table::read()?, &place.path).is_some() {
-        return Ok(Change::Already(()));
-    }
-    match rustix::fs::unlinkat(&place.parent, &place.name, AtFlags::REMOVEDIR) {
-        Ok(()) => Ok(Change::Made(())),
-        Err(Errno::NOENT | Errno::NOTDIR | Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) => {
-            Ok(Change::Already(()))
-        }
-        Err(source) => Err(MountError::RemoveFolder { path: target.into(), source: source.into() }),
     }
 }

@@ -10,6 +10,7 @@ use hawser_core::port::host::MountEntry;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::error::MountError;
+use super::options::LABELS;
 
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 /// How often the table is read again when it changes meanwhile; on a host that mounts without
@@ -91,8 +92,28 @@ fn path(field: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(unescape(field)))
 }
 
+/// The options of a field. A label of SELinux that has commas stands in quotes.
 fn list(field: &[u8]) -> Vec<String> {
-    field.split(|byte| *byte == b',').map(text).collect()
+    let mut options: Vec<Vec<u8>> = Vec::new();
+    for part in field.split(|byte| *byte == b',') {
+        match options.last_mut().filter(|option| is_open_label(option)) {
+            Some(option) => {
+                option.push(b',');
+                option.extend_from_slice(part);
+            }
+            None => options.push(part.to_vec()),
+        }
+    }
+    options.iter().map(|option| text(option)).collect()
+}
+
+/// True when the quotes of a label are not closed yet. Quotes of others mean nothing: whoever named a
+/// share could hide options behind them.
+fn is_open_label(option: &[u8]) -> bool {
+    let Some(at) = option.iter().position(|byte| *byte == b'=') else { return false };
+    let (key, value) = (&option[..at], &option[at + 1..]);
+    let label = LABELS.iter().any(|name| name.as_bytes() == key);
+    label && value.starts_with(b"\"") && (value.len() == 1 || !value.ends_with(b"\""))
 }
 
 /// Undoes the kernel's `\ooo`; anything else after a backslash stays as it is.

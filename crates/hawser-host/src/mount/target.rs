@@ -8,8 +8,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, makedev, open, openat,
-    openat2, readlinkat, statx,
+    AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, major, makedev, minor,
+    open, openat, openat2, readlinkat, statx,
 };
 use rustix::io::Errno;
 
@@ -49,18 +49,42 @@ impl Place {
         Ok(Some(Self { parent: opened, name, path }))
     }
 
-    /// Opens the folder itself, as a place only; `None` when something is mounted on it.
-    pub(super) fn open(&self) -> Result<Option<OwnedFd>, MountError> {
+    /// Opens what stands there without entering what is mounted on it, which is `EXDEV`.
+    fn enter(&self, flags: OFlags) -> Result<OwnedFd, Errno> {
         let resolve =
             ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-        let opened = match openat2(&self.parent, &self.name, FOLDER, Mode::empty(), resolve) {
+        match openat2(&self.parent, &self.name, flags, Mode::empty(), resolve) {
             // A kernel or sandbox without openat2.
             Err(Errno::NOSYS | Errno::PERM) => {
-                openat(&self.parent, &self.name, FOLDER, Mode::empty())
+                openat(&self.parent, &self.name, flags, Mode::empty())
             }
             opened => opened,
+        }
+    }
+
+    /// Opens the plain file there, as a place only; `None` when something is mounted on it.
+    pub(super) fn open_file(&self) -> Result<Option<OwnedFd>, MountError> {
+        let file = match self.enter(ANYTHING) {
+            Ok(file) => file,
+            Err(Errno::XDEV) => return Ok(None),
+            Err(source) => return Err(failed(&self.path, source)),
         };
-        match opened {
+        let there = look(&file).map_err(|source| failed(&self.path, source))?;
+        match FileType::from_raw_mode(there.mode) {
+            FileType::RegularFile => Ok(Some(file)),
+            FileType::Symlink => Err(MountError::Symlink { path: self.path.clone() }),
+            FileType::Directory
+            | FileType::Fifo
+            | FileType::Socket
+            | FileType::CharacterDevice
+            | FileType::BlockDevice
+            | FileType::Unknown => Err(MountError::NotAFile { path: self.path.clone() }),
+        }
+    }
+
+    /// Opens the folder itself, as a place only; `None` when something is mounted on it.
+    pub(super) fn open(&self) -> Result<Option<OwnedFd>, MountError> {
+        match self.enter(FOLDER) {
             Ok(folder) => Ok(Some(folder)),
             Err(Errno::XDEV) => Ok(None),
             Err(Errno::LOOP | Errno::NOTDIR) => match self.kind()? {
@@ -78,11 +102,15 @@ impl Place {
         }
     }
 
-    /// What stands there; a link is not followed, and no server is asked.
-    pub(super) fn kind(&self) -> Result<FileType, MountError> {
+    /// What stands there, or is mounted there; a link is not followed, and no server is asked.
+    pub(super) fn look(&self) -> Result<Look, MountError> {
         let there = openat(&self.parent, &self.name, ANYTHING, Mode::empty()).and_then(look);
-        let there = there.map_err(|source| failed(&self.path, source))?;
-        Ok(FileType::from_raw_mode(there.mode))
+        there.map_err(|source| failed(&self.path, source))
+    }
+
+    /// The same, only of which kind it is.
+    pub(super) fn kind(&self) -> Result<FileType, MountError> {
+        Ok(FileType::from_raw_mode(self.look()?.mode))
     }
 
     /// A path of the target that does not depend on what happens to its parents' names.
@@ -104,6 +132,18 @@ pub(crate) fn check_plain(path: &Path) -> Result<(), MountError> {
 pub(crate) fn open_folder(path: &Path) -> Result<OwnedFd, MountError> {
     check_plain(path)?;
     open_folder_through(path, false)
+}
+
+/// Opens the node of a block device, as a place only. Links are followed: names of devices are links
+/// of the system's own.
+pub(super) fn open_device(path: &Path) -> Result<OwnedFd, MountError> {
+    check_plain(path)?;
+    let node = open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    let node = node.map_err(|source| failed(path, source))?;
+    match look(&node).map_err(|source| failed(path, source))?.block_device() {
+        Some(_) => Ok(node),
+        None => Err(MountError::NotADevice { path: path.to_owned() }),
+    }
 }
 
 fn open_folder_through(path: &Path, follow_last: bool) -> Result<OwnedFd, MountError> {
@@ -128,8 +168,18 @@ fn failed(path: &Path, source: Errno) -> MountError {
 pub(super) struct Look {
     pub(super) mode: u32,
     pub(super) uid: u32,
+    pub(super) length: u64,
     /// Device and inode: which file it is.
     pub(super) identity: (u64, u64),
+    /// Of a device.
+    number: (u32, u32),
+}
+
+impl Look {
+    /// Major and minor number, where it is a block device.
+    pub(super) fn block_device(&self) -> Option<(u32, u32)> {
+        (FileType::from_raw_mode(self.mode) == FileType::BlockDevice).then_some(self.number)
+    }
 }
 
 /// Looks at an open place without asking a server that may be dead: what the kernel knows of it
@@ -140,7 +190,9 @@ pub(super) fn look(place: impl AsFd) -> Result<Look, Errno> {
         Ok(found) => Ok(Look {
             mode: found.stx_mode.into(),
             uid: found.stx_uid,
+            length: found.stx_size,
             identity: (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino),
+            number: (found.stx_rdev_major, found.stx_rdev_minor),
         }),
         // A sandbox that does not know it.
         Err(Errno::NOSYS | Errno::PERM) => {
@@ -148,7 +200,9 @@ pub(super) fn look(place: impl AsFd) -> Result<Look, Errno> {
             Ok(Look {
                 mode: found.st_mode,
                 uid: found.st_uid,
+                length: found.st_size.cast_unsigned(),
                 identity: (found.st_dev, found.st_ino),
+                number: (major(found.st_rdev), minor(found.st_rdev)),
             })
         }
         Err(errno) => Err(errno),

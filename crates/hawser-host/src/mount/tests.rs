@@ -83,9 +83,11 @@ fn options_are_sorted_by_whom_they_are_for() {
     assert!(options.read_only);
     assert_eq!(
         options.attributes,
-        MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_RDONLY
+        MountAttrFlags::MOUNT_ATTR_NOSUID
+            | MountAttrFlags::MOUNT_ATTR_NODEV
+            | MountAttrFlags::MOUNT_ATTR_RDONLY
     );
-    assert_eq!(options.flags, MountFlags::NODEV | MountFlags::RDONLY);
+    assert_eq!(options.flags, MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY);
     assert_eq!(options.joined(&[]).unwrap().as_c_str(), c"logbufs=4,nouuid");
 }
 
@@ -98,6 +100,148 @@ fn options_that_bring_another_device_are_refused() {
     let mut read_only = request(device(FsKind::Ext4), &["rw"]);
     read_only.read_only = true;
     assert!(Options::parse(&read_only).is_err());
+}
+
+#[test]
+fn programs_and_device_nodes_of_a_volume_have_no_rights_here() {
+    let folder = MountSource::Bind { path: "/pool".into() };
+    for source in [device(FsKind::Ext4), device(FsKind::Xfs), folder, share()] {
+        let options = Options::parse(&request(source.clone(), &["defaults", "exec"])).unwrap();
+        assert_eq!(options.flags, MountFlags::NOSUID | MountFlags::NODEV, "{source:?}");
+        for option in ["suid", "dev", "suid=1"] {
+            let error = Options::parse(&request(source.clone(), &[option])).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{source:?} {option}");
+        }
+    }
+}
+
+#[test]
+fn options_that_would_do_something_else_or_break_out_are_refused() {
+    let folder = MountSource::Bind { path: "/pool".into() };
+    let raw = MountSource::Raw { device: "/dev/loop0".into() };
+    for source in [device(FsKind::Ext4), folder, raw] {
+        for option in [
+            "bind",
+            "rbind",
+            "remount",
+            "move",
+            "loop",
+            "loop=/etc/passwd",
+            "shared",
+            "rslave",
+            "dev",
+            "suid",
+            "",
+            "a b",
+            "noatime,suid",
+            "data=ordered\nsuid",
+            "nul\0",
+            "quota=\"x\"",
+        ] {
+            let error = Options::parse(&request(source.clone(), &[option])).unwrap_err();
+            assert_eq!(error.kind(), Kind::Invalid, "{source:?} {option:?}");
+        }
+    }
+}
+
+/// As kubelet writes them: in quotes, because of the commas.
+#[test]
+fn a_label_of_selinux_reaches_the_kernel_whole() {
+    let label = "system_u:object_r:container_file_t:s0:c12,c257";
+    for key in ["context", "fscontext", "defcontext", "rootcontext"] {
+        for flag in [format!("{key}=\"{label}\""), format!("{key}={label}")] {
+            let options = Options::parse(&request(device(FsKind::Ext4), &[&flag, "discard"]));
+
+            let options = options.unwrap();
+            let (own, value) = &options.filesystem[0];
+            assert_eq!((own.as_str(), value.as_deref()), (key, Some(label)));
+            // mount(2) takes one text, and the kernel the quotes off again.
+            let joined = options.joined(&[]).unwrap().into_string().unwrap();
+            assert_eq!(joined, format!("{key}=\"{label}\",discard"));
+        }
+    }
+    for flag in ["context=\"a\"b\"", "context=a\nb", "context=a b", "context=\"a,suid"] {
+        let error = Options::parse(&request(device(FsKind::Ext4), &[flag])).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{flag:?}");
+    }
+}
+
+#[test]
+fn a_label_in_the_table_is_one_option_and_quotes_of_others_hide_nothing() {
+    let line = b"1 0 8:1 / /a rw - ext4 /dev/sda rw,context=\"u:r:t:s0:c1,c2\",ro\n\
+        2 0 0:9 / /b rw - cifs //s/x rw,username=\"me,ro,end=\"\n";
+
+    let table = table::parse(line).unwrap();
+
+    assert_eq!(table[0].super_options, ["rw", "context=\"u:r:t:s0:c1,c2\"", "ro"]);
+    assert!(table[0].read_only() && table[1].read_only());
+}
+
+#[test]
+fn only_a_copy_of_xfs_shares_its_uuid_with_an_original_that_is_mounted() {
+    let given = |fs, flags: &[&str]| {
+        let options = Options::parse(&request(device(fs), flags)).unwrap();
+        options.joined(&[]).unwrap().into_string().unwrap()
+    };
+
+    assert_eq!(given(FsKind::Xfs, &[]), "nouuid");
+    assert_eq!(given(FsKind::Xfs, &["nouuid"]), "nouuid");
+    assert_eq!(given(FsKind::Ext4, &[]), "");
+    assert_eq!(given(FsKind::Btrfs, &[]), "");
+}
+
+#[test]
+fn a_device_in_a_file_can_be_opened_and_has_no_options_of_a_file_system() {
+    let raw = || MountSource::Raw { device: "/dev/loop0".into() };
+
+    let options = Options::parse(&request(raw(), &["ro", "noexec"])).unwrap();
+
+    assert_eq!(options.flags, MountFlags::RDONLY | MountFlags::NOEXEC);
+    for option in ["nodev", "discard", "context=a", "nouuid"] {
+        let error = Options::parse(&request(raw(), &[option])).unwrap_err();
+        assert_eq!(error.kind(), Kind::Invalid, "{option}");
+    }
+}
+
+#[test]
+fn a_target_file_is_never_made_through_a_link_of_others() {
+    use std::os::unix::fs::PermissionsExt;
+    let scratch = tempfile::tempdir().unwrap();
+    let open = scratch.path().join("open");
+    std::fs::create_dir_all(open.join("real")).unwrap();
+    std::fs::set_permissions(&open, std::fs::Permissions::from_mode(0o1777)).unwrap();
+    symlink("real", open.join("link")).unwrap();
+    symlink("nothing", open.join("real/dangling")).unwrap();
+
+    for path in ["link/file", "real/dangling"] {
+        let error = make_target_file(&open.join(path)).unwrap_err();
+        assert!(matches!(error, MountError::Symlink { .. }), "{path}: {error:?}");
+    }
+    make_target_file(&open.join("real/file")).unwrap();
+
+    let mode = std::fs::metadata(open.join("real/file")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+    assert!(!open.join("real/nothing").exists());
+}
+
+#[test]
+fn only_an_empty_plain_file_is_removed_as_a_target() {
+    let scratch = tempfile::tempdir().unwrap();
+    let path = |name: &str| scratch.path().join(name);
+    let claims = Claims::default();
+    std::fs::write(path("full"), "x").unwrap();
+    std::fs::write(path("empty"), "").unwrap();
+    symlink("empty", path("link")).unwrap();
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, path("fifo"), FileType::Fifo, mode, 0).unwrap();
+
+    for name in ["full", "link", "fifo", "absent", "full/below"] {
+        assert!(!remove_target(&claims, &path(name)).unwrap().is_made(), "{name}");
+    }
+    assert!(remove_target(&claims, &path("empty")).unwrap().is_made());
+
+    assert!(path("full").exists() && path("link").is_symlink() && path("fifo").exists());
+    assert!(!path("empty").exists());
 }
 
 #[test]
@@ -174,7 +318,10 @@ fn options_of_a_network_file_system_go_to_it_as_they_are() {
         ]
     );
     assert!(options.read_only);
-    assert_eq!(options.flags, MountFlags::NOATIME | MountFlags::RDONLY);
+    assert_eq!(
+        options.flags,
+        MountFlags::NOATIME | MountFlags::RDONLY | MountFlags::NOSUID | MountFlags::NODEV
+    );
     for option in ["user\nname=x", "username=a\0b", "username=a\nb", "us er=x", "source=//x/y"] {
         let error = Options::parse(&request(share(), &[option])).unwrap_err();
         assert_eq!(error.kind(), Kind::Invalid, "{option:?}");

@@ -1,6 +1,7 @@
 //! The host on real devices. Tests named `loop_` need root and skip without it.
 
 mod network;
+mod raw;
 
 use std::fs;
 use std::os::unix::fs::{FileExt, MetadataExt};

@@ -98,13 +98,17 @@ struct DeadServer {
 
 impl DeadServer {
     async fn new() -> Option<Self> {
+        let call_limit = Duration::from_secs(2);
+        Self::on(HostSettings { call_limit, ..HostSettings::default() }).await
+    }
+
+    async fn on(settings: HostSettings) -> Option<Self> {
         let mut bench = Bench::new().await?;
         let Ok(connection) = fs::File::options().read(true).write(true).open("/dev/fuse") else {
             println!("skipped: this kernel has no fuse");
             return None;
         };
-        let call_limit = Duration::from_secs(2);
-        bench.host = LinuxHost::new(HostSettings { call_limit, ..HostSettings::default() });
+        bench.host = LinuxHost::new(settings);
         let target = bench.target("dead").await;
         let descriptor = format!("fd={}", connection.as_raw_fd());
         let flags = [&descriptor, "rootmode=40000", "user_id=0", "group_id=0"];
@@ -141,6 +145,23 @@ async fn loop_a_mount_with_a_dead_server_is_abandoned() {
 
     assert!(!dead.bench.is_mounted(&dead.target).await);
     assert_eq!(host.abandon_mount(&dead.target).await.unwrap(), Change::Already(()));
+    host.usage(&dead.target).await.expect("the folder below answers");
+}
+
+#[tokio::test]
+async fn loop_asking_a_dead_server_again_and_again_takes_one_worker() {
+    let call_limit = Duration::from_millis(200);
+    let settings = HostSettings { call_limit, workers: 3, ..HostSettings::default() };
+    let Some(dead) = DeadServer::on(settings).await else { return };
+    let host = &dead.bench.host;
+
+    for _ in 0..8 {
+        let hung = host.usage(&dead.target).await.unwrap_err();
+        assert_eq!(hung.kind(), Kind::Timeout, "{hung:?}");
+    }
+
+    host.usage(&dead.bench.base).await.expect("others are answered");
+    assert_eq!(host.abandon_mount(&dead.target).await.unwrap(), Change::Made(()));
     host.usage(&dead.target).await.expect("the folder below answers");
 }
 

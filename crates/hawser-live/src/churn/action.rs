@@ -122,7 +122,7 @@ impl Action {
 
     /// Asks for it and waits for the end.
     pub(super) async fn send(&self, control: &dyn Control) -> Result<Answered> {
-        let publish = || PublishRequest { node: node(), read_only: false };
+        let publish = || PublishRequest::new(node(), false);
         match self {
             Self::Create(request) => {
                 made(control.create_volume(request.clone(), WAIT).await?, Self::volume)

@@ -105,6 +105,7 @@ fn is_ours(finding: &Finding, ground: &Ground, records: &Records) -> bool {
         | FindingCode::NameWithoutObject
         | FindingCode::ObjectWithoutName
         | FindingCode::StuckOperation
+        | FindingCode::BrokenGroup
         | FindingCode::UnreadableRecord => true,
     }
 }

@@ -272,7 +272,7 @@ impl Client {
             control.list_snapshots(None, &PageRequest::largest()).await?;
             let some = PageRequest { limit: 10, token: None };
             control.list_operations(&OperationFilter::default(), &some).await?;
-            control.capacity(&IMAGES.parse().expect("a legal class")).await?;
+            control.capacity(&IMAGES.parse().expect("a legal class"), None).await?;
             Ok::<_, Error>(health)
         };
         match looked.await {

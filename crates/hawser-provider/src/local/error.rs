@@ -68,6 +68,14 @@ pub(super) enum LocalError {
         path.display()
     )]
     NoRoomForCopy { path: PathBuf, wanted: ByteSize, free: ByteSize },
+    #[error("pool {} is on node {here}, and the volume must be reached from {wanted}", path.display())]
+    Elsewhere { path: PathBuf, here: String, wanted: String },
+    #[error("pool {} is on node {here}, and what was asked for is at {there}", path.display())]
+    OtherPlace { path: PathBuf, here: String, there: String },
+    #[error("pool {} is on no node that is known by name", path.display())]
+    Unplaced { path: PathBuf },
+    #[error("pool {} is on node {here} and cannot be reached from node {user}", path.display())]
+    OtherUser { path: PathBuf, here: String, user: String },
     #[error("{} is not in the pool", path.display())]
     Missing { path: PathBuf },
     #[error("{} is not {expected}, so it was not made by this pool and is left alone", path.display())]
@@ -116,15 +124,19 @@ impl Classify for LocalError {
             Self::Foreign { .. }
             | Self::NewerFormat { .. }
             | Self::OtherKind { .. }
+            | Self::OtherPlace { .. }
+            | Self::OtherUser { .. }
             | Self::WrongType { .. } => Kind::Precondition,
             Self::InUse { .. } | Self::StillUsed { .. } | Self::MountInside { .. } => Kind::Busy,
-            Self::Access { .. } => Kind::Unsupported,
+            Self::Access { .. } | Self::Unplaced { .. } => Kind::Unsupported,
             Self::TooLarge { .. }
             | Self::Zero
             | Self::TooSmall { .. }
             | Self::SmallerThanSource { .. } => Kind::OutOfRange,
             Self::OtherSize { .. } => Kind::Exists,
-            Self::Full { .. } | Self::NoRoomForCopy { .. } => Kind::NoSpace,
+            Self::Full { .. } | Self::NoRoomForCopy { .. } | Self::Elsewhere { .. } => {
+                Kind::NoSpace
+            }
             Self::Missing { .. } => Kind::NotFound,
             Self::PoolFile { .. } | Self::Record { .. } | Self::RecordTooLong { .. } => {
                 Kind::Internal
@@ -157,6 +169,10 @@ impl Classify for LocalError {
             | Self::OtherHandle { .. }
             | Self::Full { .. }
             | Self::NoRoomForCopy { .. }
+            | Self::Elsewhere { .. }
+            | Self::OtherPlace { .. }
+            | Self::OtherUser { .. }
+            | Self::Unplaced { .. }
             | Self::Missing { .. }
             | Self::WrongType { .. }
             | Self::Record { .. }

@@ -178,6 +178,8 @@ mod tests {
             total: ByteSize::bytes(available + used),
             available: ByteSize::bytes(available),
             used: ByteSize::bytes(used),
+            files: 0,
+            files_free: 0,
         }
     }
 

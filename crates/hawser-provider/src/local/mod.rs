@@ -14,6 +14,9 @@
 //! hold, less `reserve`, times `overcommit`; a volume counts with its full size, a snapshot with
 //! what it takes. A full pool is refused before anything is made.
 //!
+//! In a cluster a pool is on one node, and so are its volumes: opened with the node's id it says so,
+//! and a control half elsewhere uses it through [`crate::on_nodes`].
+//!
 //! Needs Linux 5.6 (`openat2`) and a file system with `RENAME_NOREPLACE` (ext4, xfs, btrfs, tmpfs).
 //! One process at a time has a pool open; the lock on `pool.json` ends with the process.
 
@@ -21,9 +24,11 @@ mod attempt;
 mod change;
 mod error;
 mod folder;
+mod group;
 mod ledger;
 mod lock;
 mod make;
+mod placement;
 mod pool;
 mod provider;
 mod remove;
@@ -31,7 +36,7 @@ mod settings;
 mod shelf;
 mod survey;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::io::Write;
 use std::sync::Arc;
@@ -39,10 +44,15 @@ use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use hawser_core::Result;
+use hawser_core::class::Ability;
+use hawser_core::filesystem::FsKind;
+use hawser_core::id::{SnapshotId, VolumeId};
+use hawser_core::name::NodeId;
 use hawser_core::port::connector::Maturity;
 use hawser_core::port::progress::Silent;
 use hawser_core::port::provider::ProviderInfo;
 use hawser_core::port::{Host, Provider};
+use hawser_core::volume::Access;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
 
@@ -51,7 +61,7 @@ pub use self::settings::{PoolKind, Reserve, SectorSize, Settings};
 use self::attempt::{Attempt, PROBE};
 use self::error::LocalError;
 use self::pool::Pool;
-use crate::{Deps, ProviderType};
+use crate::{Deps, Outline, ProviderType};
 
 /// Sizes are multiples of this: whole for every sector size and file system, and readable.
 const UNIT: u64 = 1 << 20;
@@ -65,6 +75,39 @@ static INFO: ProviderInfo = ProviderInfo {
     summary: "sparse images or plain folders in a folder of this machine",
 };
 
+/// What every pool can do. The getters of [`Provider`] and the outline of the type follow this list,
+/// so that a control half without a pool says the same as the pool.
+const ABILITIES: [Ability; 6] = [
+    Ability::Snapshots,
+    Ability::Clones,
+    Ability::Expand,
+    Ability::Capacity,
+    Ability::Inventory,
+    Ability::Groups,
+];
+
+fn can(ability: Ability) -> bool {
+    ABILITIES.contains(&ability)
+}
+
+/// The handle of a volume: its id, which is all that ever becomes a file name.
+fn handle(id: &VolumeId) -> String {
+    id.to_string()
+}
+
+/// The handle of a snapshot, likewise.
+fn snapshot_handle(id: &SnapshotId) -> String {
+    id.to_string()
+}
+
+/// What a volume of such a pool is used as when nobody says.
+fn default_access(kind: PoolKind) -> Access {
+    match kind {
+        PoolKind::Image => Access::Filesystem(FsKind::Ext4),
+        PoolKind::Folder => Access::Folder,
+    }
+}
+
 /// The kind of storage; [`ProviderType::open`] gives a pool.
 pub struct Local;
 
@@ -76,7 +119,20 @@ impl ProviderType for Local {
 
     async fn open(&self, settings: Map<String, Value>, deps: &Deps) -> Result<Arc<dyn Provider>> {
         let settings: Settings = crate::parse_settings(INFO.name, settings)?;
-        Ok(Arc::new(LocalPool::open(settings, Arc::clone(&deps.host)).await?))
+        let mut pool = LocalPool::open(settings, Arc::clone(&deps.host)).await?;
+        pool.node = deps.node.clone();
+        Ok(Arc::new(pool))
+    }
+
+    fn outline(&self, settings: &Map<String, Value>) -> Result<Option<Outline>> {
+        let settings: Settings = crate::parse_settings(INFO.name, settings.clone())?;
+        settings.validate()?;
+        Ok(Some(Outline {
+            abilities: ABILITIES.into(),
+            default_access: default_access(settings.kind),
+            handle,
+            snapshot_handle,
+        }))
     }
 }
 
@@ -85,6 +141,8 @@ pub struct LocalPool {
     pool: Arc<Pool>,
     host: Arc<dyn Host>,
     workers: Arc<Semaphore>,
+    /// The node it is on, where that matters to anybody.
+    node: Option<NodeId>,
 }
 
 impl LocalPool {
@@ -95,7 +153,7 @@ impl LocalPool {
     pub async fn open(settings: Settings, host: Arc<dyn Host>) -> Result<Self> {
         let workers = Arc::new(Semaphore::new(WORKERS));
         let pool = blocking(&workers, move || Pool::open(settings)).await?;
-        let opened = Self { pool: Arc::new(pool), host, workers };
+        let opened = Self { pool: Arc::new(pool), host, workers, node: None };
         opened.probe_sharing().await?;
         Ok(opened)
     }

@@ -4,17 +4,16 @@ use std::path::Path;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Health, Identity};
-use hawser_core::class::Capacity;
+use hawser_core::class::{Ability, Capacity};
 use hawser_core::connection::{ConnectionInfo, Protocol};
 use hawser_core::doctor::Finding;
-use hawser_core::filesystem::FsKind;
 use hawser_core::id::{SnapshotId, VolumeId};
 use hawser_core::node::NodeRecord;
 use hawser_core::port::Progress;
 use hawser_core::port::host::MountEntry;
 use hawser_core::port::provider::{
-    Expand, HasCapacity, Held, Inventory, Provider, ProviderInfo, Provision, ProvisionSource,
-    Provisioned, SnapshotAtProvider, Snapshots, VolumeAtProvider, filesystem_of,
+    Expand, Groups, HasCapacity, Held, Inventory, Placement, Provider, ProviderInfo, Provision,
+    ProvisionSource, Provisioned, SnapshotAtProvider, Snapshots, VolumeAtProvider, filesystem_of,
 };
 use hawser_core::volume::Access;
 use hawser_core::{ByteSize, Change, Error, Outcome, Result};
@@ -26,7 +25,7 @@ use super::error::LocalError;
 use super::make::{self, Job, Order, Plan};
 use super::settings::PoolKind;
 use super::shelf::{Item, Shelf};
-use super::{INFO, LocalPool, UNIT, survey};
+use super::{INFO, LocalPool, UNIT, can, survey};
 
 #[async_trait]
 impl Provider for LocalPool {
@@ -35,14 +34,11 @@ impl Provider for LocalPool {
     }
 
     fn handle(&self, id: &VolumeId) -> String {
-        id.to_string()
+        super::handle(id)
     }
 
     fn default_access(&self) -> Access {
-        match self.pool.settings.kind {
-            PoolKind::Image => Access::Filesystem(FsKind::Ext4),
-            PoolKind::Folder => Access::Folder,
-        }
+        super::default_access(self.pool.settings.kind)
     }
 
     async fn check(&self, wanted: &Provision) -> Result<ByteSize> {
@@ -51,6 +47,7 @@ impl Provider for LocalPool {
             return Err(LocalError::UnknownParameter { name }.into());
         }
         self.check_access(wanted.access)?;
+        self.check_place(wanted.place.as_ref())?;
         let size = rounded(wanted.size)?;
         if let Some(fs) = filesystem_of(wanted.access) {
             let smallest = ByteSize::mib(fs.smallest_mib());
@@ -106,10 +103,11 @@ impl Provider for LocalPool {
     async fn publish(
         &self,
         volume: &VolumeAtProvider,
-        _node: &NodeRecord,
+        node: &NodeRecord,
         _read_only: bool,
     ) -> Result<ConnectionInfo> {
         self.check_volume(volume)?;
+        self.check_user(&node.id)?;
         let id = volume.id.to_string();
         self.on_pool(move |pool| pool.get_item(Shelf::Volumes, &id).map(drop))
             .await
@@ -169,30 +167,38 @@ impl Provider for LocalPool {
     }
 
     fn snapshots(&self) -> Option<&dyn Snapshots> {
-        Some(self)
+        can(Ability::Snapshots).then_some(self)
     }
 
     fn clones(&self) -> bool {
-        true
+        can(Ability::Clones)
     }
 
     fn expand(&self) -> Option<&dyn Expand> {
-        Some(self)
+        can(Ability::Expand).then_some(self)
     }
 
     fn capacity(&self) -> Option<&dyn HasCapacity> {
-        Some(self)
+        can(Ability::Capacity).then_some(self)
     }
 
     fn inventory(&self) -> Option<&dyn Inventory> {
-        Some(self)
+        can(Ability::Inventory).then_some(self)
+    }
+
+    fn placement(&self) -> Option<&dyn Placement> {
+        self.node.is_some().then_some(self)
+    }
+
+    fn groups(&self) -> Option<&dyn Groups> {
+        can(Ability::Groups).then_some(self)
     }
 }
 
 #[async_trait]
 impl Snapshots for LocalPool {
     fn snapshot_handle(&self, id: &SnapshotId) -> String {
-        id.to_string()
+        super::snapshot_handle(id)
     }
 
     async fn snapshot(
@@ -211,6 +217,7 @@ impl Snapshots for LocalPool {
             id: id.clone(),
             handle: self.snapshot_handle(id),
             size: item.size,
+            place: volume.place.clone(),
         }))
     }
 
@@ -277,10 +284,12 @@ impl LocalPool {
     }
 
     fn check_volume(&self, volume: &VolumeAtProvider) -> Result<(), LocalError> {
+        self.check_place(volume.place.as_ref())?;
         same_handle(&volume.handle, volume.id.as_str(), self.handle(&volume.id))
     }
 
     fn check_snapshot(&self, snapshot: &SnapshotAtProvider) -> Result<(), LocalError> {
+        self.check_place(snapshot.place.as_ref())?;
         same_handle(&snapshot.handle, snapshot.id.as_str(), self.snapshot_handle(&snapshot.id))
     }
 
@@ -379,7 +388,7 @@ fn find_mount_of<'m>(mounts: &'m [MountEntry], folder: &Path) -> Option<&'m Moun
 }
 
 /// The size that a volume really gets.
-fn rounded(size: ByteSize) -> Result<ByteSize, LocalError> {
+pub(super) fn rounded(size: ByteSize) -> Result<ByteSize, LocalError> {
     if size == ByteSize::ZERO {
         return Err(LocalError::Zero);
     }

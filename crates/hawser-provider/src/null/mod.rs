@@ -220,7 +220,8 @@ impl Snapshots for Nothing {
         same_handle(&volume.handle, volume.id.as_str())?;
         self.work().await;
         let handle = self.snapshot_handle(id);
-        Ok(Change::Made(SnapshotAtProvider { id: id.clone(), handle, size: volume.size }))
+        let (size, place) = (volume.size, volume.place.clone());
+        Ok(Change::Made(SnapshotAtProvider { id: id.clone(), handle, size, place }))
     }
 
     async fn delete_snapshot(&self, snapshot: &SnapshotAtProvider) -> Result<Change<()>> {

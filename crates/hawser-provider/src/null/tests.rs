@@ -16,7 +16,7 @@ use hawser_testkit::fake_host::FakeHost;
 use serde_json::{Value, json};
 
 async fn open(settings: Value) -> hawser_core::Result<Arc<dyn Provider>> {
-    let deps = crate::Deps { host: Arc::new(FakeHost::new()) };
+    let deps = crate::Deps::new("null".parse().expect("a legal name"), Arc::new(FakeHost::new()));
     crate::find("null")?.open(settings.as_object().expect("an object").clone(), &deps).await
 }
 
@@ -64,6 +64,7 @@ async fn a_call_takes_as_long_as_the_settings_say() {
         access: Access::Block,
         source: None,
         parameters: Default::default(),
+        place: None,
     };
     let started = Instant::now();
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
 use super::error::LineError;
-use crate::LARGEST_VALUE;
+use crate::{LARGEST_VALUE, SECRETS};
 
 /// The version of the line format that this build writes and reads.
 pub(super) const EXPORT_VERSION: u64 = 1;
@@ -16,9 +16,6 @@ pub(super) const EXPORT_VERSION: u64 = 1;
 /// Longer lines are refused before they are read whole: the largest value in base64 with the
 /// longest key takes 11 MiB.
 pub(super) const LONGEST_LINE: usize = 16 << 20;
-
-/// The prefix of keys that never leave their store.
-const SECRET: &str = "secret/";
 
 /// The first line.
 #[derive(Serialize, Deserialize)]
@@ -66,7 +63,7 @@ pub(super) enum Line {
 
 /// True for keys that are never exported.
 pub(super) fn is_secret(key: &Key) -> bool {
-    key.as_str().starts_with(SECRET)
+    key.as_str().starts_with(SECRETS)
 }
 
 /// The first line of an export, with its line end.

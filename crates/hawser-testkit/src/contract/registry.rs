@@ -83,6 +83,7 @@ pub fn full_record() -> AttachRecord {
             flags: vec!["nodev".into()],
             ready: true,
             made_target: false,
+            raw: true,
         }],
         frozen: Some(PathBuf::from("/mnt/ü")),
         instance: InstanceId::generate(),

@@ -1,6 +1,6 @@
 //! Fake block devices: loop devices over real files, and disks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
@@ -24,7 +24,10 @@ pub(super) struct Device {
     pub(super) file: Arc<File>,
     pub(super) size: u64,
     pub(super) number: (u32, u32),
+    /// Was made to refuse writes.
     pub(super) read_only: bool,
+    /// Has the read-only mark of the block layer.
+    pub(super) marked: bool,
     /// Present on loop devices.
     looped: Option<Looped>,
 }
@@ -36,20 +39,24 @@ struct Looped {
 
 /// All devices, by their node.
 #[derive(Default)]
-pub(super) struct Devices(BTreeMap<PathBuf, Device>);
+pub(super) struct Devices {
+    all: BTreeMap<PathBuf, Device>,
+    /// Nodes of devices that went with the read-only mark on, which is there for whoever comes next.
+    left_marked: BTreeSet<PathBuf>,
+}
 
 impl Devices {
     pub(super) fn get(&self, node: &Path) -> Result<&Device> {
-        self.0.get(node).ok_or_else(|| absent(node))
+        self.all.get(node).ok_or_else(|| absent(node))
     }
 
     pub(super) fn get_mut(&mut self, node: &Path) -> Result<&mut Device> {
-        self.0.get_mut(node).ok_or_else(|| absent(node))
+        self.all.get_mut(node).ok_or_else(|| absent(node))
     }
 
     /// Loop devices, in the order of their nodes.
     pub(super) fn loops(&self) -> Result<Vec<LoopDevice>> {
-        self.0.iter().filter_map(|(node, device)| describe(node, device).transpose()).collect()
+        self.all.iter().filter_map(|(node, device)| describe(node, device).transpose()).collect()
     }
 
     /// A disk that is simply there. Its node leads nowhere: what looks at it without asking the
@@ -64,10 +71,11 @@ impl Devices {
         let file = tempfile::tempfile_in(dev)?;
         file.set_len(size.get())?;
         symlink(format!("disk:{name}"), &node)?;
-        let number = (MAJORS.1, 16 * self.0.len() as u32);
+        let number = (MAJORS.1, 16 * self.all.len() as u32);
         let file = Arc::new(file);
-        let device = Device { file, size: size.get(), number, read_only: false, looped: None };
-        self.0.insert(node.clone(), device);
+        let (read_only, marked) = (false, false);
+        let device = Device { file, size: size.get(), number, read_only, marked, looped: None };
+        self.all.insert(node.clone(), device);
         Ok(node)
     }
 
@@ -90,19 +98,21 @@ impl Devices {
             .open(file)
             .map_err(|error| failed(file, &error))?;
         let minor = (0..u32::MAX)
-            .find(|minor| !self.0.contains_key(&node_of(dev, *minor)))
+            .find(|minor| !self.all.contains_key(&node_of(dev, *minor)))
             .expect("fewer than four billion loop devices");
         let node = node_of(dev, minor);
         // Opens the very file even when its name is gone, as a loop device does.
         let link = format!("/proc/{}/fd/{}", std::process::id(), handle.as_raw_fd());
         symlink(link, &node).map_err(|error| failed(&node, &error))?;
+        self.left_marked.remove(&node);
         // The kernel counts whole sectors only.
         let size = meta.len() / 512 * 512;
         let looped = Some(Looped { mark: mark.map(str::to_owned), sector_size });
         let file = Arc::new(handle);
-        let device = Device { file, size, number: (MAJORS.0, minor), read_only, looped };
+        let number = (MAJORS.0, minor);
+        let device = Device { file, size, number, read_only, marked: false, looped };
         let described = describe(&node, &device)?.ok_or_else(|| absent(&node))?;
-        self.0.insert(node, device);
+        self.all.insert(node, device);
         Ok(described)
     }
 
@@ -134,22 +144,32 @@ impl Devices {
 
     /// True when the device is still the one described: the same node, file and mark.
     pub(super) fn is_still(&self, device: &LoopDevice) -> Result<bool> {
-        let Some(found) = self.0.get(&device.device) else { return Ok(false) };
+        let Some(found) = self.all.get(&device.device) else { return Ok(false) };
         Ok(describe(&device.device, found)?
             .is_some_and(|now| now.backing_file == device.backing_file && now.mark == device.mark))
     }
 
     pub(super) fn remove(&mut self, node: &Path) {
-        self.0.remove(node);
+        if self.all.remove(node).is_some_and(|device| device.marked) {
+            self.left_marked.insert(node.into());
+        }
         let _ = fs::remove_file(node);
+    }
+
+    /// Nodes with the read-only mark of the block layer, also of devices that went.
+    pub(super) fn marked(&self) -> Vec<PathBuf> {
+        let here = self.all.iter().filter(|(_, device)| device.marked).map(|(node, _)| node);
+        here.chain(&self.left_marked).cloned().collect()
     }
 
     pub(super) fn remove_loops(&mut self) {
         let loops: Vec<_> =
-            self.0.iter().filter(|(_, d)| d.looped.is_some()).map(|(n, _)| n.clone()).collect();
+            self.all.iter().filter(|(_, d)| d.looped.is_some()).map(|(n, _)| n.clone()).collect();
         for node in loops {
             self.remove(&node);
         }
+        // With the kernel's memory go the marks.
+        self.left_marked.clear();
     }
 
     /// Makes a device as large as its file.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use hawser_core::{Error, Kind, Outcome};
 
 /// Every method of the host port, in the order of the trait.
-pub const METHODS: [&str; 25] = [
+pub const METHODS: [&str; 27] = [
     "facts",
     "run",
     "mounts",
@@ -13,6 +13,7 @@ pub const METHODS: [&str; 25] = [
     "unmount",
     "abandon_mount",
     "make_target",
+    "make_target_file",
     "remove_target",
     "make_folder",
     "look",
@@ -28,6 +29,7 @@ pub const METHODS: [&str; 25] = [
     "freeze",
     "thaw",
     "sync_filesystem",
+    "give_to_group",
     "usage",
     "copy_file",
     "copy_tree",

@@ -11,6 +11,7 @@
 mod copy;
 mod device;
 mod faults;
+mod group;
 mod image;
 pub mod kernel;
 mod mount;
@@ -86,6 +87,8 @@ pub struct HostState {
     pub locks: Vec<String>,
     /// Keys under which this host is registered at a volume.
     pub registered: Vec<u64>,
+    /// Devices over files that have the read-only mark of the block layer, or had it when they went.
+    pub marked: Vec<PathBuf>,
 }
 
 impl HostState {
@@ -102,6 +105,7 @@ impl HostState {
         compare("frozen", format!("{:?}", self.frozen), format!("{:?}", other.frozen));
         compare("locks", format!("{:?}", self.locks), format!("{:?}", other.locks));
         compare("keys", format!("{:?}", self.registered), format!("{:?}", other.registered));
+        compare("read-only marks", format!("{:?}", self.marked), format!("{:?}", other.marked));
         lines.extend(differing(&self.files, &other.files));
         lines.extend(differing(&self.tree, &other.tree));
         lines.join("\n")
@@ -241,6 +245,7 @@ impl FakeHost {
             tree: state.tree().snapshot(),
             locks: state.locks.held(),
             registered: state.tree().registered(),
+            marked: state.devices.marked(),
         }
     }
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use hawser_core::error::Result;
@@ -17,6 +18,12 @@ use super::state::Block;
 
 /// Device number, type and source of the file system below everything that is not mounted here.
 pub(super) const ROOT: ((u32, u32), &str, &str) = ((259, 1), "ext4", "/dev/root");
+
+/// Device number and type of the file system that device nodes lie in.
+const NODES: ((u32, u32), &str) = ((0, 6), "devtmpfs");
+
+/// What every mount of files says, asked for or not.
+const ALWAYS: [&str; 2] = ["nosuid", "nodev"];
 
 /// The id that stands for the root mount.
 const ROOT_MOUNT: u64 = 1;
@@ -71,14 +78,40 @@ impl Mounts {
         self.entries.iter().map(|entry| entry.device).chain(self.frozen.iter().copied()).collect()
     }
 
+    /// True when a device is shown in the file there.
+    pub(super) fn shows_node(&self, target: &Path) -> bool {
+        self.at(target).is_some_and(|entry| entry.fs_type == NODES.1)
+    }
+
+    /// Refuses a device that is shown in a file.
+    pub(super) fn not_shown(&self, node: &Path) -> Result<()> {
+        let shown = |entry: &&MountEntry| entry.fs_type == NODES.1 && entry.root == node;
+        match self.entries.iter().find(shown) {
+            None => Ok(()),
+            Some(entry) => {
+                let why = format!("{} is shown in {}", node.display(), entry.target.display());
+                Err(Error::new(Kind::Busy, why))
+            }
+        }
+    }
+
     pub(super) fn frozen(&self) -> &BTreeSet<(u32, u32)> {
         &self.frozen
     }
 
-    /// `block` is the device to mount, where it is one.
-    pub(super) fn mount(&mut self, block: Option<&Block>, ask: &HostMount) -> Result<Change<()>> {
+    /// `block` is the device to mount, where it is one, and `node` its node, where that is shown.
+    pub(super) fn mount(
+        &mut self,
+        block: Option<&Block>,
+        node: Option<PathBuf>,
+        ask: &HostMount,
+    ) -> Result<Change<()>> {
         let target = &ask.target;
-        folder(target)?;
+        if node.is_some() {
+            plain_file(target)?
+        } else {
+            folder(target)?
+        }
         let (device, root, fs_type, source) = match &ask.source {
             MountSource::Device { device, fs } => {
                 let found = block.ok_or_else(|| absent(device))?;
@@ -91,6 +124,10 @@ impl Mounts {
             }
             MountSource::Network { fs_type, source, .. } => {
                 (self.anonymous(source), "/".into(), fs_type.clone(), source.clone())
+            }
+            MountSource::Raw { device } => {
+                let node = node.ok_or_else(|| absent(device))?;
+                (NODES.0, node, NODES.1.into(), NODES.1.into())
             }
         };
         if let Some(there) = self.at(target) {
@@ -109,14 +146,22 @@ impl Mounts {
         }
         let parent = self.over(target).map_or(ROOT_MOUNT, |entry| entry.id);
         let access = if ask.read_only { "ro" } else { "rw" };
-        let flags = ask.flags.iter().filter(|flag| !["ro", "rw"].contains(&flag.as_str()));
+        let always: &[&str] = match &ask.source {
+            MountSource::Device { .. } | MountSource::Bind { .. } | MountSource::Network { .. } => {
+                &ALWAYS
+            }
+            MountSource::Raw { .. } => &[],
+        };
+        let flags = ask.flags.iter().map(String::as_str);
+        let flags = flags.filter(|flag| !["ro", "rw"].contains(flag) && !always.contains(flag));
+        let options = std::iter::once(access).chain(always.iter().copied()).chain(flags);
         self.entries.push(MountEntry {
             id: self.next,
             parent,
             device,
             root,
             target: target.clone(),
-            options: std::iter::once(access.to_owned()).chain(flags.cloned()).collect(),
+            options: options.map(str::to_owned).collect(),
             propagation: Vec::new(),
             fs_type,
             source,
@@ -253,6 +298,15 @@ pub(super) fn folder(path: &Path) -> Result<()> {
     }
 }
 
+/// A plain file that is no symlink, named absolutely.
+fn plain_file(path: &Path) -> Result<()> {
+    match folder(path) {
+        Ok(()) => Err(Error::new(Kind::Precondition, format!("{} is a folder", path.display()))),
+        Err(_) if fs::symlink_metadata(path).is_ok_and(|meta| meta.is_file()) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
 /// Absolute and without `..`.
 pub(super) fn absolute(path: &Path) -> Result<()> {
     if path.is_absolute() && path.components().all(|part| part != Component::ParentDir) {
@@ -261,15 +315,21 @@ pub(super) fn absolute(path: &Path) -> Result<()> {
     Err(Error::new(Kind::Invalid, format!("{} is no plain absolute path", path.display())))
 }
 
-/// Options that change what is mounted, not how.
-const NO_OPTIONS: [&str; 5] = ["remount", "bind", "rbind", "move", "loop"];
+/// Options that change what is mounted, not how, or give what is on it rights of this host.
+const NO_OPTIONS: [&str; 7] = ["remount", "bind", "rbind", "move", "loop", "dev", "suid"];
+
+/// Options of SELinux, whose values have commas.
+const LABELS: [&str; 4] = ["context", "fscontext", "defcontext", "rootcontext"];
 
 /// Refuses an option that is several, or none.
 pub(super) fn check_flags(flags: &[String]) -> Result<()> {
-    let plain = |c: char| c.is_ascii_graphic() && c != ',';
-    match flags.iter().find(|flag| {
-        flag.is_empty() || !flag.chars().all(plain) || NO_OPTIONS.contains(&flag.as_str())
-    }) {
+    let is_wrong = |flag: &&String| {
+        let key = flag.split('=').next().unwrap_or_default();
+        let label = LABELS.contains(&key);
+        let plain = |c: char| c.is_ascii_graphic() && (label || c != ',');
+        flag.is_empty() || !flag.chars().all(plain) || NO_OPTIONS.contains(&key)
+    };
+    match flags.iter().find(is_wrong) {
         None => Ok(()),
         Some(flag) => Err(Error::new(Kind::Invalid, format!("{flag:?} is no mount option"))),
     }
@@ -297,12 +357,35 @@ pub(super) fn make_target(target: &Path) -> Result<Change<()>> {
     }
 }
 
-/// Removes a folder if it is one and empty.
+/// Makes an empty file to show a device in.
+pub(super) fn make_target_file(target: &Path) -> Result<Change<()>> {
+    absolute(target)?;
+    match fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(target) {
+        Ok(_) => Ok(Change::Made(())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            plain_file(target).map(Change::Already)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let why = format!("making {}: its parent does not exist", target.display());
+            Err(Error::new(Kind::NotFound, why))
+        }
+        Err(error) => {
+            Err(Error::new(Kind::Unavailable, format!("making {}: {error}", target.display())))
+        }
+    }
+}
+
+/// Removes a folder or a plain file if it is empty.
 pub(super) fn remove_target(target: &Path) -> Result<Change<()>> {
     absolute(target)?;
+    let empty = |meta: fs::Metadata| meta.is_file() && meta.len() == 0;
+    let removed = match fs::symlink_metadata(target).is_ok_and(empty) {
+        true => fs::remove_file(target),
+        false => fs::remove_dir(target),
+    };
     let left_alone =
         [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory, io::ErrorKind::DirectoryNotEmpty];
-    match fs::remove_dir(target) {
+    match removed {
         Ok(()) => Ok(Change::Made(())),
         Err(error) if left_alone.contains(&error.kind()) => Ok(Change::Already(())),
         Err(error) => {

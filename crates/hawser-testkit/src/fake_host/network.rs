@@ -207,6 +207,10 @@ impl State {
     pub(super) fn look(&self, path: &Path) -> Result<Option<Seen>> {
         super::mount::absolute(path)?;
         self.answers("looking at", path)?;
+        if let Some(entry) = self.mounts.at(path).filter(|_| self.mounts.shows_node(path)) {
+            let (kind, device) = (SeenKind::BlockDevice, entry.device);
+            return Ok(Some(Seen { kind, mode: 0o660, length: 0, device }));
+        }
         let entry = self.mounts.over(path);
         let device = entry.map_or(ROOT.0, |entry| entry.device);
         let real = match entry.and_then(|entry| {

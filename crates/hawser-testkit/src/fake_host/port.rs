@@ -115,6 +115,11 @@ impl Host for FakeHost {
         self.call("make_target", target.display().to_string(), |_| mount::make_target(target)).await
     }
 
+    async fn make_target_file(&self, target: &Path) -> Result<Change<()>> {
+        let detail = target.display().to_string();
+        self.call("make_target_file", detail, |_| mount::make_target_file(target)).await
+    }
+
     async fn remove_target(&self, target: &Path) -> Result<Change<()>> {
         self.call("remove_target", target.display().to_string(), |state| {
             if state.mounts.at(target).is_some() {
@@ -215,6 +220,11 @@ impl Host for FakeHost {
             Err(Error::new(Kind::NotFound, format!("{} is not there", path.display())))
         })
         .await
+    }
+
+    async fn give_to_group(&self, folder: &Path, group: u32) -> Result<Change<()>> {
+        let detail = format!("{} {group}", folder.display());
+        self.call("give_to_group", detail, |state| state.give_to_group(folder, group)).await
     }
 
     async fn usage(&self, path: &Path) -> Result<FsUsage> {

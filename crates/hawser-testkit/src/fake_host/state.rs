@@ -70,6 +70,8 @@ impl State {
                 total: ByteSize::gib(1024),
                 available: ByteSize::gib(1024),
                 used: ByteSize::ZERO,
+                files: 1 << 26,
+                files_free: 1 << 26,
             },
             shares_blocks: false,
         }
@@ -102,17 +104,25 @@ impl State {
             file: device.file.clone(),
             size: device.size,
             number: device.number,
-            read_only: device.read_only,
+            read_only: device.read_only || device.marked,
         })
     }
 
     /// Mounts what is on this host.
     pub(super) fn mount_here(&mut self, request: &HostMount) -> Result<Change<()>> {
         let block = match &request.source {
-            MountSource::Device { device, .. } => Some(self.block(device)?),
+            MountSource::Device { device, .. } | MountSource::Raw { device } => {
+                Some(self.block(device)?)
+            }
             MountSource::Bind { .. } | MountSource::Network { .. } => None,
         };
-        self.mounts.mount(block.as_ref(), request)
+        let node = match &request.source {
+            MountSource::Raw { device } => self.tree.resolve(device).or(Some(device.clone())),
+            MountSource::Device { .. } | MountSource::Bind { .. } | MountSource::Network { .. } => {
+                None
+            }
+        };
+        self.mounts.mount(block.as_ref(), node, request)
     }
 
     pub(super) fn privileged(&self, attempt: &str) -> Result<()> {
@@ -143,7 +153,8 @@ impl State {
             return Ok(Change::Already(()));
         }
         let node = &device.device;
-        self.unused(node).map_err(|error| error.with_reason(Some(Reason::DeviceBusy)))?;
+        let unused = self.unused(node).and_then(|()| self.mounts.not_shown(node));
+        unused.map_err(|error| error.with_reason(Some(Reason::DeviceBusy)))?;
         let flushed = self.tree().flush_file(node);
         let failed = |kind, why| Error::new(kind, format!("{}: {why}", node.display()));
         let lost = match (flushed, force) {
@@ -251,7 +262,9 @@ impl State {
         Ok(match image::read(&device.file)? {
             Some(Signature::Filesystem { size, .. }) => {
                 let total = ByteSize::bytes(size);
-                FsUsage { total, available: total, used: ByteSize::ZERO }
+                // One file for each 16 KiB, as mkfs.ext4 does.
+                let files = size >> 14;
+                FsUsage { total, available: total, used: ByteSize::ZERO, files, files_free: files }
             }
             Some(Signature::Other(_)) | None => self.usage,
         })

@@ -17,11 +17,13 @@ use hawser_core::doctor::Finding;
 use hawser_core::error::Result;
 use hawser_core::event::Event;
 use hawser_core::filesystem::FsKind;
+use hawser_core::group::{Group, GroupRef, GroupRequest};
 use hawser_core::id::{OperationId, PublicationId, SnapshotId, VolumeId};
 use hawser_core::name::{ClassName, NodeId};
 use hawser_core::node::NodeRecord;
 use hawser_core::operation::Operation;
 use hawser_core::page::{Page, PageRequest};
+use hawser_core::place::Place;
 use hawser_core::port::connector::ConnectorInfo;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter, Wait};
 use hawser_core::port::host::{
@@ -31,8 +33,8 @@ use hawser_core::port::host::{
 use hawser_core::port::kernel::{Disks, Events, Files, Iscsid, Locks, Maps, Nbd};
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::provider::{
-    Expand, HasCapacity, Held, Inventory, ProviderInfo, Provision, Provisioned, SnapshotAtProvider,
-    Snapshots, VolumeAtProvider,
+    Expand, Groups, HasCapacity, Held, Inventory, Placement, ProviderInfo, Provision, Provisioned,
+    SnapshotAtProvider, Snapshots, VolumeAtProvider,
 };
 use hawser_core::port::registry::{LockGuard, Registered};
 use hawser_core::port::store::{Cas, Key, Listing, Prefix, Revision, Versioned, Watched};
@@ -48,8 +50,8 @@ use super::wrap::{wrap, wrap_ability};
 
 /// The names of all methods that are points, port by port.
 pub const METHODS: &[&[&str]] = &[
-    STORE, HOST, CONNECTOR, PROVIDER, SNAPSHOTS, EXPAND, CAPACITY, INVENTORY, NODE, NODES,
-    REGISTRY, CONTROL,
+    STORE, HOST, CONNECTOR, PROVIDER, SNAPSHOTS, EXPAND, CAPACITY, INVENTORY, GROUPS, PLACEMENT,
+    NODE, NODES, REGISTRY, CONTROL,
 ];
 
 wrap! {
@@ -97,6 +99,7 @@ wrap! {
         async fn unmount(&self, target: &Path) -> Result<Change<()>>;
         async fn abandon_mount(&self, target: &Path) -> Result<Change<()>>;
         async fn make_target(&self, target: &Path) -> Result<Change<()>>;
+        async fn make_target_file(&self, target: &Path) -> Result<Change<()>>;
         async fn remove_target(&self, target: &Path) -> Result<Change<()>>;
         async fn make_folder(&self, folder: &Path, mode: u32) -> Result<Change<()>>;
         async fn look(&self, path: &Path, limit: Duration) -> Result<Option<Seen>>;
@@ -112,6 +115,7 @@ wrap! {
         async fn freeze(&self, mounted: &Path) -> Result<Change<()>>;
         async fn thaw(&self, mounted: &Path) -> Result<Change<()>>;
         async fn sync_filesystem(&self, path: &Path) -> Result<()>;
+        async fn give_to_group(&self, folder: &Path, group: u32) -> Result<Change<()>>;
         async fn usage(&self, path: &Path) -> Result<FsUsage>;
         async fn copy_file(&self, from: &Path, to: &Path, progress: &dyn Progress) -> Result<Copied>;
         async fn copy_tree(&self, from: &Path, to: &Path, progress: &dyn Progress) -> Result<Copied>;
@@ -162,6 +166,12 @@ wrap! {
             fn inventory(&self) -> Option<&dyn Inventory> {
                 self.inner.inventory().map(|_| self as &dyn Inventory)
             }
+            fn groups(&self) -> Option<&dyn Groups> {
+                self.inner.groups().map(|_| self as &dyn Groups)
+            }
+            fn placement(&self) -> Option<&dyn Placement> {
+                self.inner.placement().map(|_| self as &dyn Placement)
+            }
         }
         async fn check(&self, wanted: &Provision) -> Result<ByteSize>;
         async fn create(&self, wanted: &Provision, progress: &dyn Progress) -> Result<Change<Provisioned>>;
@@ -203,6 +213,19 @@ wrap_ability! {
     }
 }
 
+wrap_ability! {
+    Groups by groups, GROUPS {
+        async fn snapshot_group(&self, members: &[(VolumeAtProvider, SnapshotId)], progress: &dyn Progress) -> Result<Change<Vec<SnapshotAtProvider>>>;
+    }
+}
+
+wrap_ability! {
+    Placement by placement, PLACEMENT {
+        async fn place(&self, wanted: &Provision, places: &[Place]) -> Result<Place>;
+        async fn capacity_at(&self, place: &Place) -> Result<Capacity>;
+    }
+}
+
 wrap! {
     /// A node with fault points.
     FaultyNode: Node, NODE {
@@ -216,6 +239,7 @@ wrap! {
         async fn freeze(&self, publication: &PublicationId) -> Result<Change<()>>;
         async fn thaw(&self, publication: &PublicationId) -> Result<Change<()>>;
         async fn attachments(&self) -> Result<Vec<AttachRecord>>;
+        async fn usage(&self, publication: &PublicationId, target: &Path) -> Result<FsUsage>;
         async fn health(&self, publication: &PublicationId) -> Result<Health>;
         async fn survey(&self, fix: bool) -> Result<Vec<Finding>>;
     }
@@ -254,6 +278,9 @@ wrap! {
         async fn delete_snapshot(&self, snapshot: &SnapshotRef, wait: Wait) -> Result<Reply<()>>;
         async fn get_snapshot(&self, snapshot: &SnapshotRef) -> Result<Snapshot>;
         async fn list_snapshots(&self, volume: Option<&VolumeRef>, page: &PageRequest) -> Result<Page<Snapshot>>;
+        async fn create_group(&self, request: GroupRequest, wait: Wait) -> Result<Reply<Group>>;
+        async fn delete_group(&self, group: &GroupRef, wait: Wait) -> Result<Reply<()>>;
+        async fn get_group(&self, group: &GroupRef) -> Result<Group>;
         async fn publish(&self, volume: &VolumeRef, request: PublishRequest, wait: Wait) -> Result<Reply<Publication>>;
         async fn unpublish(&self, volume: &VolumeRef, node: &NodeId, wait: Wait) -> Result<Reply<()>>;
         async fn attach(&self, volume: &VolumeRef, request: PublishRequest, wait: Wait) -> Result<Reply<Attached>>;
@@ -264,7 +291,7 @@ wrap! {
         async fn list_operations(&self, filter: &OperationFilter, page: &PageRequest) -> Result<Page<Operation>>;
         async fn cancel_operation(&self, id: &OperationId) -> Result<Operation>;
         async fn list_classes(&self) -> Result<Vec<Class>>;
-        async fn capacity(&self, class: &ClassName) -> Result<Capacity>;
+        async fn capacity(&self, class: &ClassName, place: Option<&Place>) -> Result<Capacity>;
         async fn list_nodes(&self) -> Result<Vec<NodeRecord>>;
         async fn events(&self, after: Option<u64>) -> Result<BoxStream<'static, Event>>;
         async fn doctor(&self, fix: bool) -> Result<Vec<Finding>>;

@@ -40,8 +40,8 @@ pub(crate) async fn run(global: &Global) -> Result<()> {
     let before = Traces::of(&*host, dir.path()).await?;
     let flags = SettingsFlags::default();
     let settings = Settings::read(&flags, global, &state_dir, privileged)?;
-    let server = assemble::server(&settings, &host).await?;
-    let (node, half) = assemble::node(&settings.state_dir, None, &host).await?;
+    let server = assemble::server(&settings, &host, &assemble::Storage::Here).await?;
+    let (node, half) = assemble::node(&settings.state_dir, None, &host, Vec::new()).await?;
     server.hub.add_local(node.clone(), half);
     server.engine.start().await?;
     let stage = Stage::new(server.engine.clone(), node, dir.path(), privileged);

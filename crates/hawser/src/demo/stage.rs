@@ -78,7 +78,7 @@ impl Stage {
     pub(super) async fn open(&self, name: &str) -> Result<PathBuf> {
         let volume = volume(name)?;
         if !self.privileged {
-            let request = PublishRequest { node: self.node.clone(), read_only: false };
+            let request = PublishRequest::new(self.node.clone(), false);
             let what = format!("attach {name}");
             let attached = self
                 .tell(&what, async { done(self.control.attach(&volume, request, WAIT).await?) })

@@ -67,6 +67,9 @@ pub(super) struct Named {
     pub(super) name: String,
     /// Why.
     pub(super) reason: Option<String>,
+    /// Crates that may use a banned one all the same; ours may not.
+    #[serde(default)]
+    pub(super) wrappers: Vec<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -150,12 +150,24 @@ fn check_bans(graph: &Graph, config: &Config, problems: &mut Vec<String>) {
             problems.push(format!("deny.toml: bans.deny {} has no reason", ban.name));
             continue;
         };
+        let mut needed = BTreeSet::new();
         for package in graph.packages.iter().filter(|package| package.name == ban.name) {
-            let users = users(graph, &package.name, &package.version).join(", ");
-            problems.push(format!(
-                "{} {} is banned, {reason}; used by {users}",
-                package.name, package.version
-            ));
+            let users = users(graph, &package.name, &package.version);
+            let (allowed, strangers): (Vec<_>, Vec<_>) =
+                users.into_iter().partition(|user| ban.wrappers.iter().any(|name| name == user));
+            needed.extend(allowed.iter().copied());
+            if allowed.is_empty() || !strangers.is_empty() {
+                problems.push(format!(
+                    "{} {} is banned, {reason}; used by {}",
+                    package.name,
+                    package.version,
+                    strangers.join(", ")
+                ));
+            }
+        }
+        for wrapper in ban.wrappers.iter().filter(|name| !needed.contains(name.as_str())) {
+            problems
+                .push(format!("deny.toml: the wrapper {wrapper} of {} is not needed", ban.name));
         }
     }
 }

@@ -85,6 +85,21 @@ fn a_banned_crate_is_refused_with_its_reason() {
 }
 
 #[test]
+fn a_banned_crate_is_fine_below_its_wrapper_alone() {
+    let with = |wrapper: &str| {
+        let ban =
+            format!("{{ crate = \"m\", wrappers = [\"{wrapper}\"], reason = \"ours is typed\" }}");
+        RULES.replace("{ crate = \"openssl\", reason = \"TLS is rustls\" }", &ban)
+    };
+
+    assert_eq!(problems(&with("hawser"), &[]), Vec::<String>::new());
+    let found = problems(&with("other"), &[]);
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("m 1.0.0 is banned, ours is typed; used by hawser"), "{found:?}");
+    assert_eq!(found[1], "deny.toml: the wrapper other of m is not needed");
+}
+
+#[test]
 fn only_the_named_registry_is_a_source() {
     let mut graph = graph(&[("a", "1.0.0", "MIT"), ("b", "1.0.0", "MIT")], &[]);
     graph.packages[0].source = Some("git+https://example.org/a".into());

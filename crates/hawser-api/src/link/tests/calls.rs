@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use hawser_core::attach::{Detach, Health};
 use hawser_core::port::Node;
+use hawser_core::port::pools::{PoolAnswer, PoolCall};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome};
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -45,6 +46,7 @@ async fn every_method_arrives_with_its_params_and_answers_its_result() {
     assert_eq!(client.freeze(&p).await.unwrap(), Change::Made(()));
     assert_eq!(client.thaw(&p).await.unwrap(), Change::Already(()));
     assert_eq!(client.attachments().await.unwrap(), vec![record()]);
+    assert_eq!(client.usage(&p, Path::new("/mnt/x")).await.unwrap(), usage());
     assert_eq!(client.health(&p).await.unwrap(), Health::bad("a path is down"));
     assert_eq!(client.survey(true).await.unwrap(), vec![finding()]);
 
@@ -58,10 +60,63 @@ async fn every_method_arrives_with_its_params_and_answers_its_result() {
         format!("freeze {p}"),
         format!("thaw {p}"),
         "attachments".into(),
+        format!("usage {p} \"/mnt/x\""),
         format!("health {p}"),
         "survey true".into(),
     ];
     assert_eq!(*node.seen.lock().unwrap(), expected);
+}
+
+#[tokio::test]
+async fn calls_on_the_storage_of_a_node_arrive_and_answer() {
+    let Rig { node, client, shutdown: _shutdown, .. } = rig().await;
+    let (class, pools) = ("fast".parse().unwrap(), client.pools().expect("asked there"));
+    let [check, delete] = [PoolCall::Check(provision()), PoolCall::Delete(at_provider())];
+
+    let checked = pools.call(&class, check.clone()).await.unwrap();
+    let deleted = pools.call(&class, delete.clone()).await.unwrap();
+    let refused = pools.call(&class, PoolCall::Capacity).await.unwrap_err();
+
+    assert_eq!(checked, PoolAnswer::Size(provision().size));
+    assert_eq!(deleted, PoolAnswer::Gone(Change::Already(())));
+    assert_eq!(refused.kind(), Kind::Unsupported);
+    let seen = node.seen.lock().unwrap();
+    assert_eq!(seen[..2], [format!("pools fast {check:?}"), format!("pools fast {delete:?}")]);
+}
+
+#[tokio::test]
+async fn a_node_without_storage_says_so() {
+    let node = FakeNode::new("poor");
+    let (near, far) = UnixStream::pair().unwrap();
+    let (_keep, down) = watch::channel(false);
+    tokio::spawn(serve_node(far, node.clone() as Arc<dyn Node>, down));
+    let client = NodeClient::open(near).await.unwrap();
+
+    let call = client.pools().unwrap().call(&"fast".parse().unwrap(), PoolCall::List).await;
+
+    let error = call.unwrap_err();
+    assert_eq!((error.kind(), error.outcome()), (Kind::Precondition, Outcome::Nothing));
+    assert!(node.seen.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_link_lost_during_work_on_storage_leaves_changes_unknown() {
+    let Rig { node, client, server, shutdown: _shutdown } = rig().await;
+    node.hold();
+    let ask = |call: PoolCall| {
+        let client = client.clone();
+        tokio::spawn(async move {
+            client.pools().unwrap().call(&"fast".parse().unwrap(), call).await.unwrap_err()
+        })
+    };
+    let (change, read) = (ask(PoolCall::Delete(at_provider())), ask(PoolCall::List));
+    node.wait_seen(2).await;
+
+    server.abort();
+
+    let (change, read) = (change.await.unwrap(), read.await.unwrap());
+    assert_eq!((change.kind(), change.outcome()), (Kind::Unavailable, Outcome::Unknown));
+    assert_eq!((read.kind(), read.outcome()), (Kind::Unavailable, Outcome::Nothing));
 }
 
 #[tokio::test]

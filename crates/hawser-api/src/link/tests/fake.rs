@@ -13,11 +13,17 @@ use hawser_core::connection::{ConnectionInfo, Protocol};
 use hawser_core::doctor::{Finding, FindingCode, Repair};
 use hawser_core::filesystem::{FormatState, FsKind};
 use hawser_core::id::{InstanceId, PublicationId, VolumeId};
+use hawser_core::name::ClassName;
 use hawser_core::node::NodeRecord;
-use hawser_core::port::Node;
+use hawser_core::place::Place;
+use hawser_core::port::host::FsUsage;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
+use hawser_core::port::pools::{PoolAnswer, PoolCall};
+use hawser_core::port::provider::{Provision, ProvisionSource, VolumeAtProvider};
+use hawser_core::port::{Node, Pools};
 use hawser_core::secret::Secret;
-use hawser_core::{ByteSize, Change, Error, Result, Timestamp};
+use hawser_core::volume::Access;
+use hawser_core::{ByteSize, Change, Error, Kind, Result, Timestamp};
 use tokio::sync::watch;
 
 /// Answers fixed values; can be told to fail, to hold every call back, and to panic.
@@ -132,6 +138,11 @@ impl Node for FakeNode {
         Ok(vec![record()])
     }
 
+    async fn usage(&self, publication: &PublicationId, target: &Path) -> Result<FsUsage> {
+        self.enter(format!("usage {publication} {target:?}")).await?;
+        Ok(usage())
+    }
+
     async fn health(&self, publication: &PublicationId) -> Result<Health> {
         self.enter(format!("health {publication}")).await?;
         Ok(Health::bad("a path is down"))
@@ -141,6 +152,29 @@ impl Node for FakeNode {
         self.enter(format!("survey {fix}")).await?;
         Ok(vec![finding()])
     }
+
+    fn pools(&self) -> Option<&dyn Pools> {
+        (self.id != "poor").then_some(self)
+    }
+}
+
+#[async_trait]
+impl Pools for FakeNode {
+    async fn call(&self, class: &ClassName, call: PoolCall) -> Result<PoolAnswer> {
+        self.enter(format!("pools {class} {call:?}")).await?;
+        if let PoolCall::Check(wanted) = call {
+            return Ok(PoolAnswer::Size(wanted.size));
+        }
+        if let PoolCall::Delete(_) = call {
+            return Ok(PoolAnswer::Gone(Change::Already(())));
+        }
+        Err(Error::new(Kind::Unsupported, "nothing else is tested"))
+    }
+}
+
+pub(super) fn usage() -> FsUsage {
+    let [total, available, used] = [8, 5, 3].map(ByteSize::gib);
+    FsUsage { total, available, used, files: 1000, files_free: 7 }
 }
 
 pub(super) fn publication() -> PublicationId {
@@ -197,6 +231,8 @@ pub(super) fn mount_work() -> MountWork {
         read_only: true,
         flags: vec!["noatime".into()],
         filesystem: Some((FsKind::Ext4, uuid::Uuid::nil())),
+        raw: true,
+        group: Some(1000),
     }
 }
 
@@ -215,6 +251,7 @@ pub(super) fn record() -> AttachRecord {
             flags: vec![],
             ready: true,
             made_target: true,
+            raw: false,
         }],
         frozen: None,
         instance: "inst-01k5zzzzzzzzzzzzzzzzzzzzzz".parse::<InstanceId>().unwrap(),
@@ -231,5 +268,27 @@ pub(super) fn finding() -> Finding {
         advice: "thaw it".into(),
         fixable: true,
         repair: Some(Repair::Failed("no".into())),
+    }
+}
+
+pub(super) fn provision() -> Provision {
+    Provision {
+        id: "vol-01k5zzzzzzzzzzzzzzzzzzzzzz".parse().unwrap(),
+        size: ByteSize::gib(2),
+        access: Access::Filesystem(FsKind::Ext4),
+        source: Some(ProvisionSource::Volume(at_provider())),
+        parameters: BTreeMap::from([("tier".into(), "1".into())]),
+        place: Some(Place::node(&"n1".parse().unwrap())),
+    }
+}
+
+pub(super) fn at_provider() -> VolumeAtProvider {
+    VolumeAtProvider {
+        id: "vol-01k5yyyyyyyyyyyyyyyyyyyyyy".parse().unwrap(),
+        handle: "vol-01k5yyyyyyyyyyyyyyyyyyyyyy".into(),
+        size: ByteSize::gib(1),
+        access: Access::Block,
+        parameters: BTreeMap::new(),
+        place: None,
     }
 }

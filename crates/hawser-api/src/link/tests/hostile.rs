@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use hawser_core::port::Node;
+use hawser_core::port::{Node, Upstream};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
@@ -13,9 +13,11 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use super::fake::*;
+use super::fake_control::{FakeControl, claim, grant};
 use crate::link::frame::FrameReader;
+use crate::link::hub::Guest;
 use crate::link::message::Frame;
-use crate::link::{Hub, LinkError, NodeClient, serve_node};
+use crate::link::{DialOptions, Dialler, Hub, LinkError, NodeClient, serve_node};
 
 struct Raw {
     lines: Lines<BufReader<OwnedReadHalf>>,
@@ -107,6 +109,14 @@ async fn bad_calls_are_answered_and_the_link_goes_on() {
         (r#"{"id":4,"method":"survey","params":{"fixx":true}}"#.into(), "invalid", "fixx"),
         (format!(r#"{{"id":5,"method":"attach","params":{deep}}}"#), "invalid", "attach"),
         (r#"{"id":6,"method":"describe","params":7}"#.to_owned(), "invalid", "describe"),
+        (
+            r#"{"id":8,"method":"pools","params":{"class":"a","call":"all"}}"#.into(),
+            "invalid",
+            "pools",
+        ),
+        (r#"{"id":9,"method":"usage","params":{"target":"/"}}"#.into(), "invalid", "publication"),
+        (r#"{"id":10,"method":"upstream.grant"}"#.to_owned(), "invalid", "volume"),
+        (release(), "unsupported", "calls of nodes"),
     ] {
         raw.send(&line).await;
         let answer = raw.next().await;
@@ -117,6 +127,94 @@ async fn bad_calls_are_answered_and_the_link_goes_on() {
     let alive = raw.ask(json!({ "id": 7, "method": "attachments", "params": null })).await;
     assert_eq!(alive["id"], 7);
     assert!(alive["ok"].is_array());
+}
+
+/// A call upwards that is right in itself.
+fn release() -> String {
+    let params = json!({ "volume": "vol-01k5zzzzzzzzzzzzzzzzzzzzzz", "node": "n1" });
+    json!({ "id": 11, "method": "upstream.release", "params": params }).to_string()
+}
+
+/// Raw lines to a control half, as the node `n1`; answers the next line that is no hello.
+async fn as_node(control: Arc<FakeControl>, line: &str) -> Value {
+    let (near, far) = UnixStream::pair().unwrap();
+    let guest = Guest { certificate: None, upstream: Some(control) };
+    tokio::spawn(async move { Hub::default().accept_guest(far, guest).await });
+    let (reader, mut writer) = near.into_split();
+    let record = FakeNode::new("n1").describe().await.unwrap();
+    let hello = json!({ "hello": { "version": 1, "role": "node", "node": record } });
+    writer.write_all(format!("{hello}\n{line}\n").as_bytes()).await.unwrap();
+    let mut lines = BufReader::new(reader).lines();
+    assert!(lines.next_line().await.unwrap().unwrap().contains("hello"));
+    serde_json::from_str(&lines.next_line().await.unwrap().expect("an answer")).unwrap()
+}
+
+#[tokio::test]
+async fn a_node_may_ask_its_control_half_and_only_what_is_for_nodes() {
+    let control = FakeControl::new();
+
+    let released = as_node(control.clone(), &release()).await;
+    assert_eq!(released, json!({ "id": 11, "ok": null }));
+    let other = release().replace("n1", "n2");
+    assert_eq!(as_node(control.clone(), &other).await["error"]["kind"], "denied");
+    let attach = r#"{"id":1,"method":"survey","params":{"fix":true}}"#;
+    assert_eq!(as_node(control.clone(), attach).await["error"]["kind"], "unsupported");
+    assert_eq!(control.seen.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn the_secrets_of_a_grant_stand_beside_it() {
+    let params = json!({ "volume": "vol-01k5zzzzzzzzzzzzzzzzzzzzzz", "node": "n1",
+        "read_only": false, "publish": true });
+    let call = json!({ "id": 4, "method": "upstream.grant", "params": params });
+
+    let answer = as_node(FakeControl::new(), &call.to_string()).await;
+
+    assert_eq!(answer["ok"]["secrets"], json!({ "auth_password": "hunter2" }));
+    assert!(!answer["ok"]["info"].to_string().contains("hunter2"), "{answer}");
+}
+
+/// A control half that answers the first call it gets with this.
+async fn answering(ok: Value) -> hawser_core::Error {
+    let (near, far) = UnixStream::pair().unwrap();
+    let dialler = Dialler::new(FakeNode::new("n1"), DialOptions::default());
+    let upstream = dialler.upstream();
+    let (_keep, down) = watch::channel(false);
+    let mut streams = vec![near];
+    let connect = move || {
+        let stream = streams.pop().ok_or_else(|| std::io::Error::other("only once"));
+        async move { stream }
+    };
+    tokio::spawn(dialler.run_with(connect, down));
+    tokio::spawn(async move {
+        let (reader, mut writer) = far.into_split();
+        let hello = json!({ "hello": { "version": 1, "role": "control" } });
+        writer.write_all(format!("{hello}\n").as_bytes()).await.unwrap();
+        let mut lines = BufReader::new(reader).lines();
+        lines.next_line().await.unwrap();
+        let call: Value = serde_json::from_str(&lines.next_line().await.unwrap().unwrap()).unwrap();
+        let answer = json!({ "id": call["id"], "ok": ok });
+        writer.write_all(format!("{answer}\n").as_bytes()).await.unwrap();
+        lines.next_line().await
+    });
+    upstream.grant(&claim("n1", true)).await.unwrap_err()
+}
+
+#[tokio::test]
+async fn a_grant_of_a_wrong_shape_is_unknown_and_its_secrets_are_not_repeated() {
+    let mut right = serde_json::to_value(grant()).unwrap();
+    for secrets in [json!("hunter2"), json!({ "auth_password": { "is": "hunter2" } })] {
+        right["secrets"] = secrets;
+
+        let error = answering(right.clone()).await;
+
+        assert_eq!(error.kind(), hawser_core::Kind::Internal);
+        assert!(error.is_unknown(), "it may have been published");
+        assert!(!error.sentence().contains("hunter2"), "{error:?}");
+    }
+    right["size"] = json!("much");
+    let error = answering(right).await;
+    assert!(error.is_unknown() && !error.sentence().contains("hunter2"), "{error:?}");
 }
 
 #[tokio::test]
@@ -289,8 +387,21 @@ fn the_document_shows_every_method_as_it_is() {
             Frame::Ping(_) | Frame::Pong | Frame::Bye(_) => panic!("{line}"),
         }
     }
-    assert_eq!(methods.len(), 18, "{methods:?}");
+    assert_eq!(methods.len(), 23, "{methods:?}");
 }
+
+// Frames as the document shows them, and others; damaged, and read as far as they can be.
+hawser_testkit::fuzz_corpus!(corpus, "link_frame", |bytes| {
+    let Ok(frame) = Frame::parse(bytes) else { return };
+    if let Frame::Request { method, params, .. } = &frame {
+        let _ = crate::link::call::Call::parse(method, params.as_deref());
+    }
+    if let Frame::Answer { result: Ok(ok), .. } = &frame {
+        let _ = serde_json::from_str::<hawser_core::port::pools::PoolAnswer>(ok.get());
+        let read = serde_json::from_str::<crate::link::upstream::GrantRead>(ok.get());
+        let _ = read.map(|grant| grant.into_grant(true));
+    }
+});
 
 proptest! {
     #[test]
@@ -307,8 +418,8 @@ proptest! {
 
     #[test]
     fn no_call_makes_the_reader_panic(
-        method in "describe|attach|detach|format|mount|unmount|extend|survey|library[.](connect|disconnect|lookup|properties)|[a-z]{0,80}",
-        params in r#"(\{("(publication|volume|info|size|fix|target|secrets)":("[^"\\]{0,9}"|[0-9]{1,22}|\{\}|null),?){0,5}\})|null|\[\]"#,
+        method in "describe|attach|detach|format|mount|unmount|extend|survey|usage|pools|library[.](connect|disconnect|lookup|properties)|upstream[.](grant|report|release)|[a-z]{0,80}",
+        params in r#"(\{("(publication|volume|info|size|fix|target|secrets|class|call|node|fact|publish)":("[^"\\]{0,9}"|[0-9]{1,22}|\{\}|null|\{"(call|type)":"[a-z_]{0,9}","(of|value)":(null|\{\}|\[\])\}),?){0,5}\})|null|\[\]"#,
     ) {
         if let Ok(raw) = serde_json::value::RawValue::from_string(params) {
             let _ = crate::link::call::Call::parse(&method, Some(&raw));

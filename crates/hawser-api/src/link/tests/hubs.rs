@@ -15,6 +15,7 @@ use super::fake::*;
 use crate::link::drive::KeepAlive;
 use crate::link::serve::{Ended, Session};
 use crate::link::tasks::Tasks;
+use crate::link::uplink::Uplink;
 use crate::link::{Hub, LinkError, NodeChange, NodeClient};
 
 fn id(text: &str) -> NodeId {
@@ -35,8 +36,12 @@ fn join(hub: &Hub, node: &Arc<FakeNode>, connection: u64) -> Joined {
         hub: tokio::spawn(async move { hub.accept(far).await }),
         node: tokio::spawn(async move {
             let (_keep, down) = watch::channel(false);
-            let session =
-                Session { node, tasks: Tasks::default(), keep_alive: KeepAlive::default() };
+            let session = Session {
+                node,
+                tasks: Tasks::default(),
+                keep_alive: KeepAlive::default(),
+                uplink: Uplink::default(),
+            };
             match session.run(near, connection, down).await {
                 Ended::Never(error) | Ended::After(error) => error,
             }

@@ -37,6 +37,7 @@ impl Program {
             host: Arc::<FakeHost>::clone(&host),
             connectors: CONNECTORS.into(),
             registry: Arc::new(registry),
+            pools: Vec::new(),
         });
         Self { library, host, portals }
     }

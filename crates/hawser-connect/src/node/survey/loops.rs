@@ -1,5 +1,7 @@
 //! Loop devices that carry our mark against the records.
 
+use std::path::Path;
+
 use hawser_core::Result;
 use hawser_core::attach::{AttachRecord, AttachState};
 use hawser_core::doctor::{Finding, FindingCode};
@@ -87,7 +89,8 @@ fn mounts_of<'a>(
     device: &'a LoopDevice,
     table: &'a [MountEntry],
 ) -> impl Iterator<Item = &'a MountEntry> {
-    table.iter().filter(|entry| std::path::Path::new(&entry.source) == device.device)
+    let node = &device.device;
+    table.iter().filter(move |entry| Path::new(&entry.source) == node || entry.binds(node, table))
 }
 
 fn is_deleted(device: &LoopDevice) -> bool {

@@ -9,7 +9,6 @@ use hawser_core::{Error, Result};
 
 use super::super::NodeHalf;
 use super::super::record::{Unknown, check_identity, expected, in_words};
-use super::super::table;
 use super::{finding, repaired};
 use crate::library::{is_of_library, name_of};
 
@@ -107,12 +106,12 @@ impl NodeHalf {
     }
 
     async fn survey_mounts(&self, record: &mut AttachRecord, fix: bool) -> Result<Vec<Finding>> {
-        let table = self.host.mounts().await?;
+        let table = self.table().await?;
         let mut findings = Vec::new();
         // Who attached a volume through the library mounts it as it likes.
         let managed = record.attached.as_ref().filter(|_| !is_of_library(record));
         if let Some(attached) = managed {
-            for entry in table::all_of(attached, &table) {
+            for entry in table.all_of(attached) {
                 if record.mounts.iter().all(|mount| mount.target != entry.target) {
                     findings.push(unrecorded(record, attached, &entry.target));
                 }
@@ -122,7 +121,7 @@ impl NodeHalf {
             .mounts
             .iter()
             .map(|mount| mount.target.clone())
-            .filter(|target| table::ours(record, &table, target).is_none())
+            .filter(|target| table.ours(record, target).is_none())
             .collect();
         for target in missing {
             let found = finding(

@@ -381,6 +381,7 @@ async fn the_node_describes_itself_in_the_spelling_of_os_brick() {
     assert_eq!(record.properties["os_type"], "LINUX");
     assert_eq!(record.properties["multipath"], false);
     assert_eq!(record.properties["boot_id"], record.boot_id);
+    assert_eq!(record.topology, [("node".to_owned(), "node-1".to_owned())].into());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,15 +1,19 @@
 //! Every step at every failure point and at every place where a caller may go away.
 
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+
 use hawser_core::attach::{AttachState, Detach};
 use hawser_core::filesystem::FormatState;
 use hawser_core::port::Node;
+use hawser_core::port::node::MountWork;
 use hawser_core::{ByteSize, Result};
 use hawser_testkit::fake_host::{HostState, When};
 
 use super::rig::{Rig, drop_after};
 use crate::node::NodeHalf;
 
-/// The life of a volume on a node, step by step.
+/// One step in the life of a volume on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Attach,
@@ -22,26 +26,58 @@ enum Step {
     Detach,
 }
 
-const LIFE: [Step; 8] = [
-    Step::Attach,
-    Step::Format,
-    Step::Mount,
-    Step::Freeze,
-    Step::Thaw,
-    Step::Extend,
-    Step::Unmount,
-    Step::Detach,
-];
+/// What a volume is used as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// A file system, given to a group.
+    Files,
+    /// A device.
+    Device,
+    /// A device that is only read, although it may be written.
+    Read,
+}
+
+const LIVES: [Life; 3] = [Life::Files, Life::Device, Life::Read];
+
+impl Life {
+    fn steps(self) -> impl Iterator<Item = Step> {
+        let all = [
+            Step::Attach,
+            Step::Format,
+            Step::Mount,
+            Step::Freeze,
+            Step::Thaw,
+            Step::Extend,
+            Step::Unmount,
+            Step::Detach,
+        ];
+        // What its user puts on a device is not ours to make.
+        all.into_iter().filter(move |step| self == Self::Files || *step != Step::Format)
+    }
+
+    fn work(self, rig: &Rig) -> MountWork {
+        match self {
+            Self::Files => MountWork { group: Some(own_group(rig)), ..rig.mount_work() },
+            Self::Device => rig.raw_work(false),
+            Self::Read => rig.raw_work(true),
+        }
+    }
+}
+
+/// One that this process may give something to.
+fn own_group(rig: &Rig) -> u32 {
+    fs::metadata(&rig.image).unwrap().gid()
+}
 
 const LARGER: ByteSize = ByteSize::mib(32);
 
-async fn take(rig: &Rig, node: &NodeHalf, step: Step) -> Result<()> {
+async fn take(rig: &Rig, node: &NodeHalf, life: Life, step: Step) -> Result<()> {
     let id = &rig.publication;
     match step {
         Step::Attach => node.attach(&rig.attach_work()).await.map(|_| ()),
         // A repeated format is always one that the record says was started.
         Step::Format => node.format(&rig.format_work(FormatState::Started)).await.map(|_| ()),
-        Step::Mount => node.mount(&rig.mount_work()).await.map(|_| ()),
+        Step::Mount => node.mount(&life.work(rig)).await.map(|_| ()),
         Step::Freeze => node.freeze(id).await.map(|_| ()),
         Step::Thaw => node.thaw(id).await.map(|_| ()),
         Step::Extend => node.extend(id, LARGER).await.map(|_| ()),
@@ -51,12 +87,12 @@ async fn take(rig: &Rig, node: &NodeHalf, step: Step) -> Result<()> {
 }
 
 /// A host just before a step, and what it held before the first.
-async fn before(step: Step) -> (Rig, HostState) {
+async fn before(life: Life, step: Step) -> (Rig, HostState) {
     let rig = Rig::new();
     rig.grow_image(if step == Step::Extend { super::rig::SIZE } else { LARGER });
     let mut start = rig.host.snapshot();
-    for earlier in LIFE.into_iter().take_while(|earlier| *earlier != step) {
-        take(&rig, &rig.node, earlier).await.unwrap_or_else(|e| panic!("{earlier:?}: {e:?}"));
+    for earlier in life.steps().take_while(|earlier| *earlier != step) {
+        take(&rig, &rig.node, life, earlier).await.unwrap_or_else(|e| panic!("{earlier:?}: {e:?}"));
     }
     if step == Step::Extend {
         rig.grow_image(LARGER);
@@ -66,13 +102,15 @@ async fn before(step: Step) -> (Rig, HostState) {
 }
 
 /// What must hold after a step that is through.
-fn check_done(rig: &Rig, step: Step) {
+fn check_done(rig: &Rig, life: Life, step: Step) {
     let state = rig.host.snapshot();
+    let is_shown = !matches!(step, Step::Attach | Step::Format | Step::Unmount | Step::Detach);
+    assert_eq!(!state.marked.is_empty(), life == Life::Read && is_shown, "{life:?} {step:?}");
     match step {
         Step::Attach => assert_eq!(rig.record().unwrap().state, AttachState::Attached),
         Step::Format | Step::Extend => {}
         Step::Mount => assert!(rig.is_mounted() && rig.record().unwrap().mounts[0].ready),
-        Step::Freeze => assert!(!state.frozen.is_empty()),
+        Step::Freeze => assert_eq!(!state.frozen.is_empty(), life == Life::Files),
         Step::Thaw => {
             assert!(state.frozen.is_empty() && rig.record().unwrap().frozen.is_none());
         }
@@ -84,12 +122,13 @@ fn check_done(rig: &Rig, step: Step) {
 }
 
 /// Repeats the step with a node half, lives the rest of the life, and finds everything as it was.
-async fn live_on(rig: &Rig, node: &NodeHalf, step: Step, start: &HostState, at: &str) {
+async fn live_on(rig: &Rig, life: Life, step: Step, start: &HostState, at: &str) {
+    let node = &rig.node;
     rig.check_journal();
-    let rest = LIFE.into_iter().skip_while(|earlier| *earlier != step);
-    for next in rest {
-        take(rig, node, next).await.unwrap_or_else(|error| panic!("{at}, {next:?}: {error:?}"));
-        check_done(rig, next);
+    for next in life.steps().skip_while(|earlier| *earlier != step) {
+        let taken = take(rig, node, life, next).await;
+        taken.unwrap_or_else(|error| panic!("{at}, {next:?}: {error:?}"));
+        check_done(rig, life, next);
         rig.check_journal();
     }
     assert_eq!(rig.host.snapshot(), *start, "{at}");
@@ -98,15 +137,20 @@ async fn live_on(rig: &Rig, node: &NodeHalf, step: Step, start: &HostState, at: 
     assert_eq!(rig.node.gates.count(), 0, "{at}");
 }
 
+/// Every step of every life.
+fn all_steps() -> impl Iterator<Item = (Life, Step)> {
+    LIVES.into_iter().flat_map(|life| life.steps().map(move |step| (life, step)))
+}
+
 #[tokio::test]
 async fn every_step_is_repeated_safely_after_any_host_call_failed() {
     let mut points = 0;
-    for step in LIFE {
+    for (life, step) in all_steps() {
         for when in [When::Before, When::After] {
             for nth in 0.. {
-                let (rig, start) = before(step).await;
+                let (rig, start) = before(life, step).await;
                 rig.host.fail_call(nth, when);
-                let result = take(&rig, &rig.node, step).await;
+                let result = take(&rig, &rig.node, life, step).await;
                 let struck = rig.host.struck() > 0;
                 rig.host.heal();
                 if !struck {
@@ -114,29 +158,29 @@ async fn every_step_is_repeated_safely_after_any_host_call_failed() {
                     break;
                 }
                 points += 1;
-                let at = format!("{step:?} with host call {nth} failing {when:?}");
-                live_on(&rig, &rig.node, step, &start, &at).await;
+                let at = format!("{life:?} {step:?} with host call {nth} failing {when:?}");
+                live_on(&rig, life, step, &start, &at).await;
             }
         }
     }
-    assert!(points > 60, "only {points} failure points were met");
+    assert!(points > 180, "only {points} failure points were met");
 }
 
 #[tokio::test]
 async fn every_step_is_repeated_safely_after_the_host_broke_down() {
-    for step in LIFE {
+    for (life, step) in all_steps() {
         for nth in 0.. {
-            let (rig, start) = before(step).await;
+            let (rig, start) = before(life, step).await;
             rig.host.fail_from(nth, When::Before);
-            let result = take(&rig, &rig.node, step).await;
+            let result = take(&rig, &rig.node, life, step).await;
             let struck = rig.host.struck() > 0;
             rig.host.heal();
             if !struck {
                 result.unwrap();
                 break;
             }
-            let at = format!("{step:?} with host calls failing from {nth}");
-            live_on(&rig, &rig.node, step, &start, &at).await;
+            let at = format!("{life:?} {step:?} with host calls failing from {nth}");
+            live_on(&rig, life, step, &start, &at).await;
         }
     }
 }
@@ -144,49 +188,49 @@ async fn every_step_is_repeated_safely_after_the_host_broke_down() {
 #[tokio::test]
 async fn every_step_is_repeated_safely_after_any_registry_call_failed() {
     let mut points = 0;
-    for step in LIFE {
+    for (life, step) in all_steps() {
         for when in [When::Before, When::After] {
             for nth in 0.. {
-                let (rig, start) = before(step).await;
+                let (rig, start) = before(life, step).await;
                 rig.registry.fail_call(nth, when);
-                let result = take(&rig, &rig.node, step).await;
+                let result = take(&rig, &rig.node, life, step).await;
                 if !rig.registry.heal() {
                     result.unwrap();
                     break;
                 }
                 points += 1;
-                let at = format!("{step:?} with registry call {nth} failing {when:?}");
-                live_on(&rig, &rig.node, step, &start, &at).await;
+                let at = format!("{life:?} {step:?} with registry call {nth} failing {when:?}");
+                live_on(&rig, life, step, &start, &at).await;
             }
         }
     }
-    assert!(points > 40, "only {points} failure points were met");
+    assert!(points > 100, "only {points} failure points were met");
 }
 
 /// The caller goes away at every poll; then the same process goes on, or another one after a crash.
 async fn drop_everywhere(crash: bool) {
     let mut places = 0;
-    for step in LIFE {
+    for (life, step) in all_steps() {
         for polls in 0.. {
-            let (mut rig, start) = before(step).await;
-            let done = drop_after(polls, take(&rig, &rig.node, step)).await;
+            let (mut rig, start) = before(life, step).await;
+            let done = drop_after(polls, take(&rig, &rig.node, life, step)).await;
             if let Some(result) = done {
                 result.unwrap();
                 break;
             }
             places += 1;
             rig.check_journal();
-            let at = format!("{step:?} dropped after {polls} polls, crash {crash}");
+            let at = format!("{life:?} {step:?} dropped after {polls} polls, crash {crash}");
             if crash {
                 rig.node = rig.restarted();
                 rig.node.recover().await.unwrap();
                 // What was frozen is thawed by now, so the repeated thaw finds nothing to do.
                 assert!(rig.host.snapshot().frozen.is_empty(), "{at}");
             }
-            live_on(&rig, &rig.node, step, &start, &at).await;
+            live_on(&rig, life, step, &start, &at).await;
         }
     }
-    assert!(places > 100, "only {places} places to be dropped at");
+    assert!(places > 300, "only {places} places to be dropped at");
 }
 
 #[tokio::test]
@@ -201,17 +245,18 @@ async fn a_process_may_die_at_any_moment() {
 
 #[tokio::test]
 async fn what_a_dropped_attach_or_mount_left_is_taken_away_by_detach_and_doctor() {
-    for step in [Step::Attach, Step::Mount] {
+    let steps = |(_, step): &(Life, Step)| matches!(step, Step::Attach | Step::Mount);
+    for (life, step) in all_steps().filter(steps) {
         for polls in 0.. {
-            let (rig, start) = before(step).await;
-            if drop_after(polls, take(&rig, &rig.node, step)).await.is_some() {
+            let (rig, start) = before(life, step).await;
+            if drop_after(polls, take(&rig, &rig.node, life, step)).await.is_some() {
                 break;
             }
 
             rig.node.unmount(&rig.publication, &rig.target()).await.unwrap();
             rig.node.detach(&rig.publication, &Detach::default()).await.unwrap();
 
-            assert_eq!(rig.host.snapshot(), start, "{step:?} dropped after {polls} polls");
+            assert_eq!(rig.host.snapshot(), start, "{life:?} {step:?} after {polls} polls");
             assert!(rig.record().is_none());
         }
     }
@@ -220,8 +265,8 @@ async fn what_a_dropped_attach_or_mount_left_is_taken_away_by_detach_and_doctor(
 #[tokio::test]
 async fn what_a_dropped_attach_left_is_taken_away_by_the_doctor_alone() {
     for polls in 0.. {
-        let (rig, start) = before(Step::Attach).await;
-        if drop_after(polls, take(&rig, &rig.node, Step::Attach)).await.is_some() {
+        let (rig, start) = before(Life::Files, Step::Attach).await;
+        if drop_after(polls, take(&rig, &rig.node, Life::Files, Step::Attach)).await.is_some() {
             break;
         }
         let was_attached = rig.record().is_some_and(|r| r.state == AttachState::Attached);
@@ -231,6 +276,26 @@ async fn what_a_dropped_attach_left_is_taken_away_by_the_doctor_alone() {
         if !was_attached {
             assert_eq!(rig.host.snapshot(), start, "dropped after {polls} polls");
             assert!(rig.record().is_none());
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_a_dropped_mount_left_unfinished_is_taken_away_by_the_doctor_alone() {
+    for life in LIVES {
+        for polls in 0.. {
+            let (rig, _) = before(life, Step::Mount).await;
+            if drop_after(polls, take(&rig, &rig.node, life, Step::Mount)).await.is_some() {
+                break;
+            }
+
+            rig.node.survey(true).await.unwrap();
+
+            if !rig.is_mounted() {
+                let state = rig.host.snapshot();
+                assert!(state.marked.is_empty(), "{life:?} dropped after {polls} polls");
+                assert!(!rig.target().exists() && rig.record().unwrap().mounts.is_empty());
+            }
         }
     }
 }

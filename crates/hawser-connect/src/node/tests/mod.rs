@@ -7,5 +7,7 @@ mod format;
 mod freeze;
 mod library;
 mod mount;
+mod raw;
 mod rig;
 mod survey;
+mod usage;

@@ -6,11 +6,11 @@ use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::{Content, HostMount, MountEntry, MountSource};
 use hawser_core::port::{Host, Node};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome};
-use hawser_testkit::fake_host::Soundness;
+use hawser_testkit::fake_host::{FakeHost, Soundness};
 use uuid::Uuid;
 
 use super::rig::{Rig, SIZE, refused, text};
-use crate::node::table;
+use crate::node::table::Table;
 
 #[tokio::test]
 async fn a_volume_is_mounted_once_however_often_it_is_asked_for() {
@@ -246,6 +246,37 @@ async fn a_mount_that_fails_is_taken_back_and_both_failures_are_told() {
     assert!(!rig.record().unwrap().mounts[0].ready, "the record leads to what is left");
 }
 
+/// As a file system does after an error.
+#[tokio::test]
+async fn a_mount_that_became_read_only_is_made_anew() {
+    let rig = Rig::new().mounted().await;
+    rig.host.unmount(&rig.target()).await.unwrap();
+    let source = MountSource::Device { device: rig.device(), fs: FsKind::Ext4 };
+    let broken = HostMount { source, target: rig.target(), read_only: true, flags: Vec::new() };
+    rig.host.mount(&broken).await.unwrap();
+
+    let change = rig.node.mount(&rig.mount_work()).await.unwrap();
+
+    assert_eq!(change, Change::Made(()));
+    let mounts = rig.host.snapshot().mounts;
+    assert!(mounts.len() == 1 && !mounts[0].read_only(), "{mounts:?}");
+    assert_eq!(rig.node.mount(&rig.mount_work()).await.unwrap(), Change::Already(()));
+}
+
+#[tokio::test]
+async fn a_mount_that_does_not_work_and_is_in_use_stays() {
+    let rig = Rig::new().mounted().await;
+    rig.host.unmount(&rig.target()).await.unwrap();
+    let source = MountSource::Device { device: rig.device(), fs: FsKind::Ext4 };
+    let broken = HostMount { source, target: rig.target(), read_only: true, flags: Vec::new() };
+    rig.host.mount(&broken).await.unwrap();
+    rig.host.set_busy(&rig.target(), true);
+
+    refused(rig.node.mount(&rig.mount_work()).await, Kind::Busy, &[text(&rig.target())]);
+
+    assert_eq!(rig.record().unwrap().mounts.len(), 1);
+}
+
 #[tokio::test]
 async fn a_busy_mount_stays() {
     let rig = Rig::new().mounted().await;
@@ -376,9 +407,10 @@ fn a_bound_folder_is_known_through_the_mount_it_lies_on() {
         entry(4, 1, "/sub/a", "/mnt/other-device"),
         entry(5, 2, "/sub/ab", "/mnt/other-folder"),
     ];
-    let folder = Attached::Directory { path: "/pool/a".into() };
+    let (host, folder) = (FakeHost::new(), Attached::Directory { path: "/pool/a".into() });
 
-    let found: Vec<_> = table::all_of(&folder, &table).iter().map(|entry| entry.id).collect();
+    let table = Table::new(table.into(), host.kernel());
+    let found: Vec<_> = table.all_of(&folder).iter().map(|entry| entry.id).collect();
 
     assert_eq!(found, [3]);
 }
@@ -388,9 +420,11 @@ async fn what_covers_our_mount_is_not_taken_for_ours() {
     let rig = Rig::new().mounted().await;
     let record: AttachRecord = rig.record().unwrap();
     let mut mounts = rig.host.snapshot().mounts;
-    assert!(table::ours(&record, &mounts, &rig.target()).is_some());
+    let seen = Table::new(mounts.clone(), rig.host.kernel());
+    assert!(seen.ours(&record, &rig.target()).is_some());
 
     mounts.push(entry(99, 9, "/", text(&rig.target())));
 
-    assert!(table::ours(&record, &mounts, &rig.target()).is_none());
+    let covered = Table::new(mounts, rig.host.kernel());
+    assert!(covered.ours(&record, &rig.target()).is_none());
 }

@@ -328,7 +328,14 @@ impl Rig {
             read_only: false,
             flags: Vec::new(),
             filesystem: Some((FsKind::Ext4, self.uuid)),
+            raw: false,
+            group: None,
         }
+    }
+
+    /// The device itself, shown in a file.
+    pub(super) fn raw_work(&self, read_only: bool) -> MountWork {
+        MountWork { read_only, filesystem: None, raw: true, ..self.mount_work() }
     }
 
     pub(super) fn record(&self) -> Option<AttachRecord> {
@@ -380,6 +387,10 @@ impl Rig {
             let mounts = &record.as_ref().expect("a mount without a record").mounts;
             assert!(mounts.iter().any(|m| m.target == entry.target), "a mount nobody recorded");
         }
+        if !state.marked.is_empty() {
+            let mounts = &record.as_ref().expect("a mark without a record").mounts;
+            assert!(mounts.iter().any(|m| m.raw && m.read_only), "a mark nobody recorded");
+        }
         if !state.frozen.is_empty() {
             assert!(record.unwrap().frozen.is_some(), "a freeze nobody recorded");
         } else if self.target().exists() {
@@ -402,6 +413,7 @@ fn node(
         host: Arc::<FakeHost>::clone(host),
         connectors: Connectors::from(vec![connector]),
         registry: Arc::<MemRegistry>::clone(registry),
+        pools: Vec::new(),
     })
 }
 

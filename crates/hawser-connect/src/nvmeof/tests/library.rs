@@ -32,6 +32,7 @@ fn program() -> Program {
         host: Arc::<FakeHost>::clone(&host),
         connectors: CONNECTORS.into(),
         registry: Arc::new(FileRegistry::open(&run, &locks).unwrap()),
+        pools: Vec::new(),
     });
     Program { library, host, target, _records: records }
 }

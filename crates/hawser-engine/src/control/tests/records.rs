@@ -21,6 +21,7 @@ pub(super) fn record() -> VolumeRecord {
             source: None,
             labels: Default::default(),
             parameters: Default::default(),
+            place: None,
             state: VolumeState::Ready,
             filesystem: None,
             identity: None,

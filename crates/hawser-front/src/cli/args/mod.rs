@@ -1,5 +1,6 @@
 //! What can be typed: the client commands and the options that all commands share.
 
+pub mod group;
 pub mod library;
 pub mod node;
 pub mod snapshot;

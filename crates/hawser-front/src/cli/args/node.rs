@@ -18,10 +18,15 @@ pub enum ClassCommand {
     #[command(visible_alias = "ls", after_help = "Examples:\n  hawser class list -o json")]
     List,
     /// Show everything about one class, with its capacity.
-    #[command(after_help = "Examples:\n  hawser class show default")]
+    #[command(
+        after_help = "Examples:\n  hawser class show default\n  hawser class show disks --place node=host-a"
+    )]
     Show {
         /// Its name.
         name: ClassName,
+        /// The room at this place alone; may be given several times, for all that a place says.
+        #[arg(long = "place", value_name = "KEY=VALUE", value_parser = parse::pair)]
+        place: Vec<(String, String)>,
     },
 }
 

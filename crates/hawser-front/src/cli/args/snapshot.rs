@@ -7,6 +7,7 @@ use hawser_core::snapshot::SnapshotRef;
 use hawser_core::volume::VolumeRef;
 
 use super::super::parse;
+use super::group::GroupCommand;
 use super::volume::PlaceArgs;
 
 /// What can be done with snapshots.
@@ -35,6 +36,13 @@ pub enum SnapshotCommand {
         after_help = "Examples:\n  hawser snapshot delete s1\n  hawser snapshot delete s1 --ignore-missing"
     )]
     Delete(DeleteArgs),
+
+    /// Take, look at and remove snapshots of several volumes, all of one instant.
+    #[command(
+        subcommand,
+        after_help = "Examples:\n  hawser snapshot group create nightly data logs\n  hawser snapshot group show nightly"
+    )]
+    Group(GroupCommand),
 
     /// Make a new volume with the content of a snapshot.
     #[command(

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use hawser_core::ByteSize;
 use hawser_core::filesystem::FsKind;
 use hawser_core::name::{Alias, ClassName, NodeId};
+use hawser_core::place::Place;
 use hawser_core::snapshot::SnapshotRef;
 use hawser_core::volume::{Sharing, VolumeRef};
 
@@ -128,6 +129,17 @@ pub struct PlaceArgs {
     /// Who may use it at the same time: single-writer, many-readers or many-writers.
     #[arg(long, value_parser = parse::sharing)]
     pub sharing: Option<Sharing>,
+    /// Where it must be reached from, such as node=host-a; may be given several times, for all that
+    /// a place says.
+    #[arg(long = "place", value_name = "KEY=VALUE", value_parser = parse::pair)]
+    pub pairs: Vec<(String, String)>,
+}
+
+impl PlaceArgs {
+    /// The place, where one was named.
+    pub fn place(&self) -> Option<Place> {
+        parse::place(self.pairs.clone())
+    }
 }
 
 /// `volume list`

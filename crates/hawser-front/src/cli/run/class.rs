@@ -5,6 +5,7 @@ use hawser_api::rest::list::ListView;
 use hawser_api::rest::nodes::NodeView;
 use hawser_core::class::{Ability, Capacity, Class};
 use hawser_core::name::ClassName;
+use hawser_core::place::Place;
 use hawser_core::port::Control;
 use hawser_core::{Error, Kind};
 use serde::Serialize;
@@ -14,6 +15,7 @@ use super::super::context::Context;
 use super::super::error::CliError;
 use super::super::human;
 use super::super::output::Format;
+use super::super::parse;
 use super::super::table::{Table, details};
 
 /// A class together with its room.
@@ -28,7 +30,9 @@ pub(super) async fn run(command: ClassCommand, context: &Context<'_>) -> Result<
     let control = context.control().await?;
     match command {
         ClassCommand::List => list(&*control, context).await,
-        ClassCommand::Show { name } => show(&*control, name, context).await,
+        ClassCommand::Show { name, place } => {
+            show(&*control, name, parse::place(place).as_ref(), context).await
+        }
     }
 }
 
@@ -40,7 +44,7 @@ async fn list(control: &dyn Control, context: &Context<'_>) -> Result<(), CliErr
     if context.format == Format::Table && !context.quiet {
         for class in &classes {
             // One class whose storage is away must not hide the others.
-            let room = capacity(control, class).await.unwrap_or(None);
+            let room = capacity(control, class, None).await.unwrap_or(None);
             let size = |of: fn(&Capacity) -> hawser_core::ByteSize| {
                 room.as_ref().map_or_else(|| "-".to_owned(), |room| human::size(of(room)))
             };
@@ -57,22 +61,29 @@ async fn list(control: &dyn Control, context: &Context<'_>) -> Result<(), CliErr
     context.list(&ListView::<ClassView>::whole(classes), || names, || table.render())
 }
 
-async fn capacity(control: &dyn Control, class: &Class) -> Result<Option<Capacity>, CliError> {
-    if !class.abilities.contains(&Ability::Capacity) {
+async fn capacity(
+    control: &dyn Control,
+    class: &Class,
+    place: Option<&Place>,
+) -> Result<Option<Capacity>, CliError> {
+    let can = |ability| class.abilities.contains(&ability);
+    let tells = can(Ability::Capacity) || (place.is_some() && can(Ability::Placement));
+    if !tells {
         return Ok(None);
     }
-    Ok(Some(control.capacity(&class.name).await?))
+    Ok(Some(control.capacity(&class.name, place).await?))
 }
 
 async fn show(
     control: &dyn Control,
     name: ClassName,
+    place: Option<&Place>,
     context: &Context<'_>,
 ) -> Result<(), CliError> {
     let found = control.list_classes().await?.into_iter().find(|class| class.name == name);
     let class =
         found.ok_or_else(|| Error::new(Kind::NotFound, format!("there is no class {name}")))?;
-    let room = capacity(control, &class).await?;
+    let room = capacity(control, &class, place).await?;
     let settings = class.settings.iter().map(|(k, v)| (k.as_str(), v.as_str()));
     let mut pairs = vec![
         ("name", class.name.to_string()),
@@ -109,6 +120,7 @@ fn word(ability: Ability) -> &'static str {
         Ability::Inventory => "inventory",
         Ability::Backup => "backup",
         Ability::Groups => "groups",
+        Ability::Placement => "placement",
     }
 }
 

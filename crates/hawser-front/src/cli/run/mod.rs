@@ -4,6 +4,7 @@ mod class;
 mod connectors;
 mod doctor;
 mod events;
+mod group;
 mod library;
 mod mount;
 mod operation;

@@ -18,6 +18,7 @@ use super::super::human;
 use super::super::progress::Settled;
 use super::super::table::{Table, details};
 use super::all_pages;
+use super::group;
 use super::volume;
 
 pub(super) async fn run(command: SnapshotCommand, context: &Context<'_>) -> Result<(), CliError> {
@@ -30,6 +31,7 @@ pub(super) async fn run(command: SnapshotCommand, context: &Context<'_>) -> Resu
             context.show(&SnapshotView::from(snapshot), || text)
         }
         SnapshotCommand::Delete(args) => delete(args, context).await,
+        SnapshotCommand::Group(command) => group::run(command, context).await,
         SnapshotCommand::Restore(RestoreArgs { snapshot, name, size, place }) => {
             let mut request = volume::placed(name, place)?;
             request.size = size;
@@ -61,9 +63,15 @@ async fn list(args: ListArgs, context: &Context<'_>) -> Result<(), CliError> {
     let snapshots =
         all_pages(usize::MAX, async |page| control.list_snapshots(volume, &page).await).await?;
     let names: Vec<String> = snapshots.iter().map(|s| s.alias.to_string()).collect();
-    let mut table =
-        Table::new(["NAME", "VOLUME", "SIZE", "ACCESS", "CLASS", "STATE", "AGE"]).right(2).right(6);
-    for snapshot in &snapshots {
+    let table = table(&snapshots, context);
+    context.list(&ListView::<SnapshotView>::whole(snapshots), || names, || table.render())
+}
+
+/// Snapshots for people.
+pub(super) fn table(snapshots: &[Snapshot], context: &Context<'_>) -> Table {
+    let heading = ["NAME", "VOLUME", "SIZE", "ACCESS", "CLASS", "STATE", "GROUP", "AGE"];
+    let mut table = Table::new(heading).right(2).right(7);
+    for snapshot in snapshots {
         table.row([
             snapshot.alias.to_string(),
             snapshot.volume.to_string(),
@@ -71,10 +79,15 @@ async fn list(args: ListArgs, context: &Context<'_>) -> Result<(), CliError> {
             snapshot.access.to_string(),
             snapshot.class.to_string(),
             state(snapshot).to_owned(),
+            group_of(snapshot),
             human::age(context.now, snapshot.created),
         ]);
     }
-    context.list(&ListView::<SnapshotView>::whole(snapshots), || names, || table.render())
+    table
+}
+
+fn group_of(snapshot: &Snapshot) -> String {
+    human::or_dash(snapshot.group.as_ref().map(ToString::to_string).unwrap_or_default())
 }
 
 fn state(snapshot: &Snapshot) -> &'static str {
@@ -87,7 +100,7 @@ fn state(snapshot: &Snapshot) -> &'static str {
 
 fn describe(snapshot: &Snapshot, context: &Context<'_>) -> String {
     let age = human::age(context.now, snapshot.created);
-    details(&[
+    let mut pairs = vec![
         ("name", snapshot.alias.to_string()),
         ("id", snapshot.id.to_string()),
         ("volume", snapshot.volume.to_string()),
@@ -95,10 +108,13 @@ fn describe(snapshot: &Snapshot, context: &Context<'_>) -> String {
         ("size", human::size(snapshot.size)),
         ("access", snapshot.access.to_string()),
         ("state", state(snapshot).to_owned()),
+        ("group", group_of(snapshot)),
         ("labels", human::pairs(snapshot.labels.iter())),
         ("handle", snapshot.handle.clone()),
         ("created", format!("{} ({age} ago)", snapshot.created)),
-    ])
+    ];
+    pairs.extend(snapshot.place.as_ref().map(|place| ("place", place.to_string())));
+    details(&pairs)
 }
 
 async fn delete(args: DeleteArgs, context: &Context<'_>) -> Result<(), CliError> {

@@ -65,6 +65,7 @@ pub(super) fn placed(
     alias: hawser_core::name::Alias,
     place: PlaceArgs,
 ) -> Result<VolumeRequest, CliError> {
+    let places = place.place().into_iter().collect();
     let labels: BTreeMap<_, _> = place.labels.into_iter().collect();
     Ok(VolumeRequest {
         alias,
@@ -75,6 +76,7 @@ pub(super) fn placed(
         source: None,
         labels: Labels::try_from(labels).map_err(Error::from)?,
         parameters: place.params.into_iter().collect(),
+        places,
     })
 }
 
@@ -166,6 +168,7 @@ fn describe(volume: &Volume, context: &Context<'_>) -> String {
             format!("{} ({} ago)", volume.created, human::age(context.now, volume.created)),
         ),
     ];
+    pairs.extend(volume.place.as_ref().map(|place| ("place", place.to_string())));
     for publication in &volume.publications {
         pairs.push(("used by", use_of(publication)));
     }
@@ -251,7 +254,7 @@ async fn publish(args: UseArgs, context: &Context<'_>) -> Result<(), CliError> {
     let control = context.control().await?;
     let node = context.node(&*control, args.node).await?;
     let volume = args.volume;
-    let request = PublishRequest { node: node.clone(), read_only: args.read_only };
+    let request = PublishRequest::new(node.clone(), args.read_only);
     let reply = control.publish(&volume, request, context.first_wait()).await?;
     let fetch = async || publication(&*control, &volume, &node).await;
     let settled = context.settle(&*control, reply, fetch).await?;
@@ -288,7 +291,7 @@ async fn attach(args: UseArgs, context: &Context<'_>) -> Result<(), CliError> {
     let control = context.control().await?;
     let node = context.node(&*control, args.node).await?;
     let volume = args.volume;
-    let request = PublishRequest { node: node.clone(), read_only: args.read_only };
+    let request = PublishRequest::new(node.clone(), args.read_only);
     let reply = control.attach(&volume, request, context.first_wait()).await?;
     let fetch = async || attached(&*control, &volume, &node).await;
     let settled = context.settle(&*control, reply, fetch).await?;

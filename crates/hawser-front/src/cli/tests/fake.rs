@@ -15,11 +15,13 @@ use hawser_core::class::{Ability, Capacity, Class};
 use hawser_core::doctor::{Finding, FindingCode, Repair};
 use hawser_core::event::{Event, EventKind};
 use hawser_core::filesystem::FsKind;
+use hawser_core::group::{Group, GroupRef, GroupRequest};
 use hawser_core::id::OperationId;
 use hawser_core::name::{Alias, ClassName, Labels, NodeId};
 use hawser_core::node::NodeRecord;
 use hawser_core::operation::{Failure, Operation, OperationKind, OperationState, ProgressReport};
 use hawser_core::page::{Page, PageRequest};
+use hawser_core::place::Place;
 use hawser_core::port::Control;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter, Wait};
 use hawser_core::publication::{
@@ -178,6 +180,7 @@ pub(super) fn volume() -> Volume {
         labels: Labels::try_from(BTreeMap::from([("team".into(), "db".into())])).unwrap(),
         parameters: BTreeMap::new(),
         handle: "h1".into(),
+        place: None,
         state: VolumeState::Ready,
         filesystem: None,
         identity: None,
@@ -205,6 +208,9 @@ fn publication() -> Publication {
         id: "pub-01k5zzzzzzzzzzzzzzzzzzzzzz".parse().unwrap(),
         node: "host-a".parse().unwrap(),
         read_only: false,
+        node_led: false,
+        claimed: false,
+        needs_secrets: false,
         state: PublicationState::Published,
         info: None,
         attached: Some(Attached::Directory { path: "/pool/v".into() }),
@@ -228,7 +234,27 @@ fn snapshot() -> Snapshot {
         filesystem: None,
         handle: "s".into(),
         labels: Labels::default(),
+        place: None,
+        group: None,
         state: SnapshotState::Ready,
+        created: time("2026-01-01T23:00:00Z"),
+    }
+}
+
+pub(super) fn group() -> Group {
+    let member = |name: &str, id: &str| Snapshot {
+        id: id.parse().unwrap(),
+        alias: Alias::native(name).unwrap(),
+        group: Some("grp-01k5zzzzzzzzzzzzzzzzzzzzzz".parse().unwrap()),
+        ..snapshot()
+    };
+    Group {
+        id: "grp-01k5zzzzzzzzzzzzzzzzzzzzzz".parse().unwrap(),
+        alias: Alias::native("nightly").unwrap(),
+        snapshots: vec![
+            member("nightly.data", "snap-01k5zzzzzzzzzzzzzzzzzzzzz0"),
+            member("nightly.logs", "snap-01k5zzzzzzzzzzzzzzzzzzzzz1"),
+        ],
         created: time("2026-01-01T23:00:00Z"),
     }
 }
@@ -299,6 +325,15 @@ impl Control for FakeControl {
         _: &PageRequest,
     ) -> Result<Page<Snapshot>> {
         Ok(Page { items: vec![snapshot()], next: None })
+    }
+    async fn create_group(&self, request: GroupRequest, _: Wait) -> Result<Reply<Group>> {
+        self.answer(format!("group {request:?}"), group())
+    }
+    async fn delete_group(&self, group: &GroupRef, _: Wait) -> Result<Reply<()>> {
+        self.answer(format!("delete group {group}"), ())
+    }
+    async fn get_group(&self, _: &GroupRef) -> Result<Group> {
+        Ok(group())
     }
     async fn publish(
         &self,
@@ -371,7 +406,10 @@ impl Control for FakeControl {
             default: true,
         }])
     }
-    async fn capacity(&self, _: &ClassName) -> Result<Capacity> {
+    async fn capacity(&self, _: &ClassName, place: Option<&Place>) -> Result<Capacity> {
+        if let Some(place) = place {
+            self.asked.lock().unwrap().push(format!("room at {place}"));
+        }
         Ok(Capacity {
             total: ByteSize::gib(100),
             available: ByteSize::gib(98),

@@ -1,5 +1,6 @@
 //! What is printed: tables, JSON, YAML, sentences, errors.
 
+use hawser_api::rest::groups::GroupView;
 use hawser_api::rest::list::ListView;
 use hawser_api::rest::volumes::VolumeView;
 use hawser_core::doctor::Repair;
@@ -29,8 +30,8 @@ data             2GiB  ext4    default  ready  host-a    3h
     assert_eq!(
         out("hawser snapshot list").await,
         "\
-NAME  VOLUME                          SIZE  ACCESS  CLASS    STATE  AGE
-s1    vol-01k5zzzzzzzzzzzzzzzzzzzzzz  2GiB  ext4    default  ready  60m
+NAME  VOLUME                          SIZE  ACCESS  CLASS    STATE  GROUP  AGE
+s1    vol-01k5zzzzzzzzzzzzzzzzzzzzzz  2GiB  ext4    default  ready  -      60m
 "
     );
     assert_eq!(
@@ -78,6 +79,18 @@ created:    2026-01-01T21:00:00Z (3h ago)
 used by:    host-a (published) as /pool/v on /srv/data
 "
     );
+    assert_eq!(
+        out("hawser snapshot group show nightly").await,
+        "\
+name:    nightly
+id:      grp-01k5zzzzzzzzzzzzzzzzzzzzzz
+created: 2026-01-01T23:00:00Z (60m ago)
+
+NAME          VOLUME                          SIZE  ACCESS  CLASS    STATE  GROUP                           AGE
+nightly.data  vol-01k5zzzzzzzzzzzzzzzzzzzzzz  2GiB  ext4    default  ready  grp-01k5zzzzzzzzzzzzzzzzzzzzzz  60m
+nightly.logs  vol-01k5zzzzzzzzzzzzzzzzzzzzzz  2GiB  ext4    default  ready  grp-01k5zzzzzzzzzzzzzzzzzzzzzz  60m
+"
+    );
     let class = out("hawser class show default").await;
     assert!(class.contains("largest volume: 98GiB\n"), "{class}");
 }
@@ -102,6 +115,12 @@ async fn json_and_yaml_are_the_shapes_of_the_rest_api() {
         serde_json::from_str(&out("hawser volume create data --size 2GiB -o json").await).unwrap();
     assert_eq!(made.name, "data");
     assert_eq!(out("hawser volume delete data -o json").await, "", "nothing is left to show");
+    for line in
+        ["hawser snapshot group show g -o json", "hawser snapshot group create g a b -o json"]
+    {
+        let shown: GroupView = serde_json::from_str(&out(line).await).unwrap();
+        assert_eq!(shown, GroupView::from(group()), "{line}");
+    }
 }
 
 #[tokio::test]
@@ -122,6 +141,11 @@ async fn changes_say_what_they_did() {
         ("hawser volume detach data", "volume data detached from node host-a\n"),
         ("hawser snapshot create s1 --volume data", "snapshot s1 of volume data taken\n"),
         ("hawser snapshot delete s1", "snapshot s1 deleted\n"),
+        (
+            "hawser snapshot group create nightly data logs",
+            "group nightly taken: nightly.data, nightly.logs\n",
+        ),
+        ("hawser snapshot group delete nightly", "group nightly deleted\n"),
         ("hawser mount data ../x/./y", "volume data mounted on /users/x/y\n"),
         ("hawser unmount data", "volume data unmounted from node host-a\n"),
         ("hawser doctor", "everything belongs together\n"),
@@ -157,6 +181,15 @@ async fn requests_carry_what_was_typed() {
         ),
         ("hawser unmount data d", vec!["unmount data host-a Some(\"/users/me/d\")"]),
         ("hawser volume label data x- y=1", vec!["\"x\": None", "\"y\": Some(\"1\")"]),
+        (
+            "hawser volume create n --size 1GiB --place node=a --place zone=b",
+            vec!["\"node\": \"a\", \"zone\": \"b\""],
+        ),
+        ("hawser class show default --place zone=b --place node=a", vec!["room at node=a,zone=b"]),
+        (
+            "hawser snapshot group create g a b --label x=y",
+            vec!["group GroupRequest", "name: \"a\"", "name: \"b\"", "\"x\": \"y\""],
+        ),
         ("hawser doctor --fix", vec!["doctor true"]),
     ] {
         let control = FakeControl::new();

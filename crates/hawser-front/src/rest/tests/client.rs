@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use hawser_core::event::EventKind;
+use hawser_core::group::{GroupRef, GroupRequest};
 use hawser_core::name::{Alias, Labels, Scope};
 use hawser_core::operation::OperationState;
 use hawser_core::page::PageRequest;
+use hawser_core::place::Place;
 use hawser_core::port::Control;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter};
 use hawser_core::publication::{MountRequest, PublishRequest};
@@ -89,13 +91,45 @@ async fn volumes_and_snapshots_survive_the_round_trip() {
 }
 
 #[tokio::test]
+async fn groups_survive_the_round_trip() {
+    let rig = Rig::start();
+    let (client, near) = (rig.client(), rig.control.clone());
+    for name in ["data", "logs"] {
+        done(client.create_volume(named(name), WAIT).await.unwrap());
+    }
+    let volumes = ["data", "logs"].map(|name| VolumeRef::parse(name).unwrap()).to_vec();
+    let alias = Alias::new(Scope::Csi, "group/1 % ü?#").unwrap();
+    let labels = Labels::try_from(BTreeMap::from([("a/b".into(), "c".into())])).unwrap();
+    let request = GroupRequest { alias: alias.clone(), volumes, labels };
+    let by_name = GroupRef::Alias(alias);
+
+    let made = done(client.create_group(request.clone(), WAIT).await.unwrap());
+    let again = done(client.create_group(request, WAIT).await.unwrap());
+
+    assert!(made.is_made() && !again.is_made());
+    assert_eq!(made.get(), &near.get_group(&by_name).await.unwrap());
+    assert_eq!(&client.get_group(&by_name).await.unwrap(), made.get());
+    let member = &made.get().snapshots[1];
+    assert_eq!(
+        (member.group.as_ref(), member.labels.get("a/b")),
+        (Some(&made.get().id), Some("c"))
+    );
+    let listed = client.list_snapshots(None, &PageRequest::largest()).await.unwrap().items;
+    assert_eq!(listed, made.get().snapshots);
+    assert!(done(client.delete_group(&by_name, WAIT).await.unwrap()).is_made());
+    assert!(!done(client.delete_group(&by_name, WAIT).await.unwrap()).is_made());
+    assert_eq!(client.get_group(&by_name).await.unwrap_err().kind(), Kind::NotFound);
+    rig.stop().await;
+}
+
+#[tokio::test]
 async fn publications_and_operations_survive_the_round_trip() {
     let rig = Rig::start();
     let (client, near) = (rig.client(), rig.control.clone());
     done(client.create_volume(named("data"), WAIT).await.unwrap());
     let volume = VolumeRef::parse("data").unwrap();
     let node: hawser_core::name::NodeId = "n1".parse().unwrap();
-    let publish = PublishRequest { node: node.clone(), read_only: true };
+    let publish = PublishRequest::new(node.clone(), true);
 
     let made = done(client.publish(&volume, publish.clone(), WAIT).await.unwrap());
 
@@ -152,7 +186,12 @@ async fn classes_nodes_findings_and_readiness_survive_the_round_trip() {
 
     assert_eq!(classes, near.list_classes().await.unwrap());
     let class = &classes[0].name;
-    assert_eq!(client.capacity(class).await.unwrap(), near.capacity(class).await.unwrap());
+    let at =
+        Place::new(BTreeMap::from([("node".into(), "n1".into()), ("zone".into(), "b=ü".into())]));
+    for place in [None, Some(&at)] {
+        let far = client.capacity(class, place).await.unwrap();
+        assert_eq!(far, near.capacity(class, place).await.unwrap(), "{place:?}");
+    }
     assert_eq!(client.list_nodes().await.unwrap()[0].properties.len(), 1);
     for fix in [false, true] {
         assert_eq!(client.doctor(fix).await.unwrap(), near.doctor(fix).await.unwrap());

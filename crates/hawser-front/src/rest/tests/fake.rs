@@ -14,11 +14,13 @@ use hawser_core::connection::ConnectionInfo;
 use hawser_core::doctor::{Finding, FindingCode, Repair};
 use hawser_core::event::{Event, EventKind};
 use hawser_core::filesystem::{Filesystem, FormatState, FsKind};
-use hawser_core::id::{OperationId, PublicationId, SnapshotId, VolumeId};
+use hawser_core::group::{Group, GroupRef, GroupRequest};
+use hawser_core::id::{GroupId, OperationId, PublicationId, SnapshotId, VolumeId};
 use hawser_core::name::{Alias, ClassName, NodeId};
 use hawser_core::node::NodeRecord;
 use hawser_core::operation::{Failure, Operation, OperationKind, OperationState, ProgressReport};
 use hawser_core::page::{Page, PageRequest};
+use hawser_core::place::Place;
 use hawser_core::port::Control;
 use hawser_core::port::control::{OperationFilter, Reply, VolumeFilter, Wait};
 use hawser_core::publication::{
@@ -40,6 +42,7 @@ pub(super) struct FakeControl {
 struct State {
     volumes: Vec<Volume>,
     snapshots: Vec<Snapshot>,
+    groups: Vec<Group>,
     operations: Vec<Operation>,
     history: Vec<Event>,
     ready: bool,
@@ -88,6 +91,33 @@ impl State {
             SnapshotRef::Alias(alias) => s.alias == *alias,
         };
         self.snapshots.iter().find(is).ok_or_else(|| missing("snapshot", snapshot))
+    }
+
+    fn group(&self, group: &GroupRef) -> Result<&Group> {
+        let is = |g: &&Group| match group {
+            GroupRef::Id(id) => g.id == *id,
+            GroupRef::Alias(alias) => g.alias == *alias,
+        };
+        self.groups.iter().find(is).ok_or_else(|| missing("group", group))
+    }
+}
+
+/// A snapshot of a volume, in a group or alone.
+fn snapshot_of(volume: Volume, request: SnapshotRequest, group: Option<GroupId>) -> Snapshot {
+    Snapshot {
+        id: SnapshotId::generate(),
+        alias: request.alias,
+        volume: volume.id,
+        class: volume.class,
+        size: volume.size,
+        access: volume.access,
+        filesystem: volume.filesystem,
+        handle: "s-1".to_owned(),
+        labels: request.labels,
+        place: volume.place,
+        group,
+        state: SnapshotState::Ready,
+        created: Timestamp::now(),
     }
 }
 
@@ -199,6 +229,7 @@ impl Control for FakeControl {
             labels: request.labels,
             parameters: request.parameters,
             handle: "h-1".to_owned(),
+            place: request.places.into_iter().next(),
             state: VolumeState::Ready,
             filesystem: match access {
                 Access::Filesystem(kind) => {
@@ -300,19 +331,7 @@ impl Control for FakeControl {
         let known = state.snapshot(&SnapshotRef::Alias(request.alias.clone())).ok().cloned();
         let change = match known {
             Some(known) => Change::Already(known),
-            None => Change::Made(Snapshot {
-                id: SnapshotId::generate(),
-                alias: request.alias,
-                volume: volume.id,
-                class: volume.class,
-                size: volume.size,
-                access: volume.access,
-                filesystem: volume.filesystem,
-                handle: "s-1".to_owned(),
-                labels: request.labels,
-                state: SnapshotState::Ready,
-                created: Timestamp::now(),
-            }),
+            None => Change::Made(snapshot_of(volume, request, None)),
         };
         if let Change::Made(snapshot) = &change {
             state.snapshots.push(snapshot.clone());
@@ -347,6 +366,56 @@ impl Control for FakeControl {
         page(&snapshots, which)
     }
 
+    async fn create_group(&self, request: GroupRequest, wait: Wait) -> Result<Reply<Group>> {
+        let mut state = self.state();
+        let mut volumes = Vec::new();
+        for volume in &request.volumes {
+            volumes.push(state.volume(volume)?.clone());
+        }
+        if volumes.iter().any(|volume| !volume.publications.is_empty()) {
+            let text = format!("a volume of group {} cannot be held still", request.alias);
+            return Err(Error::new(Kind::Precondition, text));
+        }
+        let known = state.group(&GroupRef::Alias(request.alias.clone())).ok().cloned();
+        let change = match known {
+            Some(known) => Change::Already(known),
+            None => {
+                let id = GroupId::generate();
+                let members = volumes.into_iter().enumerate().map(|(index, volume)| {
+                    let alias = Alias::native(format!("{id}.{index}")).unwrap();
+                    let of = VolumeRef::Id(volume.id.clone());
+                    let labels = request.labels.clone();
+                    let wanted = SnapshotRequest { alias, volume: of, labels };
+                    snapshot_of(volume, wanted, Some(id.clone()))
+                });
+                let snapshots: Vec<_> = members.collect();
+                let created = Timestamp::now();
+                Change::Made(Group { id, alias: request.alias, snapshots, created })
+            }
+        };
+        if let Change::Made(group) = &change {
+            state.snapshots.extend(group.snapshots.clone());
+            state.groups.push(group.clone());
+        }
+        drop(state);
+        let id = change.get().id.to_string();
+        self.reply(OperationKind::CreateGroup, &id, wait, change)
+    }
+
+    async fn delete_group(&self, group: &GroupRef, wait: Wait) -> Result<Reply<()>> {
+        let mut state = self.state();
+        let id = state.group(group).ok().map(|found| found.id.clone());
+        state.groups.retain(|other| Some(&other.id) != id.as_ref());
+        state.snapshots.retain(|other| other.group.is_none() || other.group != id);
+        drop(state);
+        let change = if id.is_some() { Change::Made(()) } else { Change::Already(()) };
+        self.reply(OperationKind::DeleteGroup, "", wait, change)
+    }
+
+    async fn get_group(&self, group: &GroupRef) -> Result<Group> {
+        self.state().group(group).cloned()
+    }
+
     async fn publish(
         &self,
         volume: &VolumeRef,
@@ -369,6 +438,9 @@ impl Control for FakeControl {
                     id: PublicationId::generate(),
                     node: request.node,
                     read_only: request.read_only,
+                    node_led: request.node_led,
+                    claimed: false,
+                    needs_secrets: true,
                     state: PublicationState::Published,
                     info: Some(ConnectionInfo::try_from(json)?),
                     attached: None,
@@ -427,7 +499,7 @@ impl Control for FakeControl {
         request: MountRequest,
         wait: Wait,
     ) -> Result<Reply<Publication>> {
-        let publish = PublishRequest { node: request.node.clone(), read_only: request.read_only };
+        let publish = PublishRequest::new(request.node.clone(), request.read_only);
         self.attach(volume, publish, Duration::from_secs(1)).await?;
         let mut state = self.state();
         let found = state.volume(volume)?;
@@ -516,13 +588,13 @@ impl Control for FakeControl {
         }])
     }
 
-    async fn capacity(&self, name: &ClassName) -> Result<Capacity> {
+    async fn capacity(&self, name: &ClassName, place: Option<&Place>) -> Result<Capacity> {
         if *name != class() {
             return Err(missing("class", name));
         }
         Ok(Capacity {
             total: ByteSize::gib(10),
-            available: ByteSize::gib(8),
+            available: ByteSize::gib(if place.is_some() { 3 } else { 8 }),
             promised: ByteSize::gib(2),
             used: ByteSize::gib(1),
             largest_volume: ByteSize::gib(8),

@@ -55,7 +55,7 @@ impl Rig {
 
     /// A server that listens on these places too.
     pub(super) fn listening(limits: Limits, mut listeners: Vec<Listener>) -> Self {
-        super::logs::keep();
+        crate::logged::keep();
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("hawser.sock");
         listeners.push(Listener::unix(&socket, None).unwrap());

@@ -14,6 +14,7 @@ async fn every_operation_answers_as_the_document_says() {
     walk_volumes(&rig, &mut book).await;
     walk_publications(&rig, &mut book).await;
     walk_snapshots(&rig, &mut book).await;
+    walk_groups(&rig, &mut book).await;
     walk_operations(&rig, &mut book).await;
     walk_service(&rig, &mut book).await;
     // Every operation refuses what it does not know.
@@ -134,6 +135,40 @@ async fn walk_snapshots(rig: &Rig, book: &mut Book) {
     assert_eq!(gone.status, StatusCode::NO_CONTENT);
 }
 
+async fn walk_groups(rig: &Rig, book: &mut Book) {
+    let body = json!({ "name": "g1", "volumes": ["data"], "labels": { "why": "upgrade" } });
+    book.validate(&book.schema("CreateGroup"), &body, "the request");
+    let made = book.call(rig, "POST", "/v1/groups", Some(body.clone())).await;
+    assert_eq!((made.status, made.header("hawser-change")), (StatusCode::CREATED, "made"));
+    assert_eq!(made.json()["snapshots"][0]["group"], made.json()["id"]);
+    let again = book.call(rig, "POST", "/v1/groups", Some(body)).await;
+    assert_eq!((again.status, again.header("hawser-change")), (StatusCode::OK, "already"));
+    let slow = json!({ "name": "g2", "volumes": ["data"] });
+    let slow = book.call(rig, "POST", "/v1/groups?wait=0", Some(slow)).await;
+    assert_eq!(slow.status, StatusCode::ACCEPTED);
+    for (body, status) in [
+        (json!({ "name": "g3", "volumes": ["data", "none"] }), StatusCode::NOT_FOUND),
+        (json!({ "name": "g3", "volumes": "data" }), StatusCode::BAD_REQUEST),
+        (json!({ "name": "a/b", "volumes": ["data"] }), StatusCode::BAD_REQUEST),
+    ] {
+        let refused = book.call(rig, "POST", "/v1/groups", Some(body.clone())).await;
+        assert_eq!(refused.status, status, "{body}");
+    }
+    let published = "/v1/volumes/data/publications/n1";
+    book.call(rig, "PUT", published, None).await;
+    let in_use = json!({ "name": "g3", "volumes": ["data"] });
+    let refused = book.call(rig, "POST", "/v1/groups", Some(in_use)).await;
+    assert_eq!(refused.status, StatusCode::PRECONDITION_FAILED);
+    book.call(rig, "DELETE", published, None).await;
+    assert_eq!(book.call(rig, "GET", "/v1/groups/g1", None).await.json(), made.json());
+    let missing = book.call(rig, "GET", "/v1/groups/none", None).await;
+    assert_eq!(missing.status, StatusCode::NOT_FOUND);
+    for name in ["g1", "g2", "g1"] {
+        let gone = book.call(rig, "DELETE", &format!("/v1/groups/{name}"), None).await;
+        assert_eq!(gone.status, StatusCode::NO_CONTENT);
+    }
+}
+
 async fn walk_operations(rig: &Rig, book: &mut Book) {
     let running = book.call(rig, "GET", "/v1/operations?state=running", None).await.json();
     let id = running["items"][0]["id"].as_str().unwrap().to_owned();
@@ -161,6 +196,7 @@ async fn walk_service(rig: &Rig, book: &mut Book) {
     for path in [
         "/v1/classes",
         "/v1/classes/default/capacity",
+        "/v1/classes/default/capacity?place=node%3Dn1&place=zone%3Db",
         "/v1/nodes",
         "/v1/doctor",
         "/v1/openapi.json",

@@ -9,16 +9,13 @@ use std::process::{Child, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use rustix::process::{Pid, Signal};
 
+use crate::child::{kill, wait};
 use crate::process;
 
 /// How long a program may take unless it is told otherwise.
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// How long a killed program may take to be gone; one that waits in the kernel takes for ever.
-const DEATH_LIMIT: Duration = Duration::from_secs(5);
 
 /// Each started program has a log of its own.
 static STARTED: AtomicU32 = AtomicU32::new(1);
@@ -213,29 +210,6 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         kill(&mut self.child);
     }
-}
-
-/// Waits for the end of a child; `None` when it takes longer.
-fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
-    let descriptor = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok()?;
-    let limit = Timespec::try_from(limit).ok();
-    loop {
-        match poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], limit.as_ref()) {
-            Ok(0) => return None,
-            Err(rustix::io::Errno::INTR) => {}
-            Ok(_) | Err(_) => return child.wait().ok(),
-        }
-    }
-}
-
-/// Kills a child and whatever it started in its group.
-fn kill(child: &mut Child) {
-    if matches!(child.try_wait(), Ok(Some(_))) {
-        return;
-    }
-    // It may end by itself in this moment.
-    let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
-    wait(child, DEATH_LIMIT);
 }
 
 fn scratch() -> File {

@@ -1,9 +1,10 @@
 //! The contract on a fake host, and what is special to local pools.
 
 mod opening;
+mod placing;
 mod real;
 mod removing;
-mod rig;
+pub(crate) mod rig;
 mod volumes;
 
 mod image {
@@ -12,4 +13,8 @@ mod image {
 
 mod folder {
     hawser_testkit::provider_contract!(super::rig::fake(super::super::PoolKind::Folder));
+}
+
+mod on_a_node {
+    hawser_testkit::provider_contract!(super::rig::on_node(super::super::PoolKind::Image));
 }

@@ -143,6 +143,7 @@ async fn an_unreadable_record_harms_only_its_volume() {
         access: rig.provider().default_access(),
         source: None,
         parameters: Default::default(),
+        place: None,
     };
     rig.provider().create(&wanted, &Silent).await.unwrap();
     std::fs::write(rig.path.join(format!("volumes/{}/meta.json", wanted.id)), b"{").unwrap();

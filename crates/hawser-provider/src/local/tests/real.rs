@@ -132,6 +132,7 @@ async fn clone_more_than_fits(fs: FsKind) -> Option<hawser_core::Result<()>> {
         access: hawser_core::volume::Access::Block,
         source: None,
         parameters: Default::default(),
+        place: None,
     };
     provider.create(&wanted, &Silent).await.expect("there is room");
     let image = rig.path.join(format!("volumes/{}.img", wanted.id));
@@ -180,6 +181,7 @@ async fn loop_a_folder_that_is_mounted_elsewhere_is_not_deleted() {
         access: hawser_core::volume::Access::Folder,
         source: None,
         parameters: Default::default(),
+        place: None,
     };
     rig.provider().create(&wanted, &Silent).await.expect("there is room");
     let bind = HostMount {

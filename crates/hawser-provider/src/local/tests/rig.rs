@@ -9,6 +9,8 @@ use async_trait::async_trait;
 use hawser_core::ByteSize;
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::id::VolumeId;
+use hawser_core::name::NodeId;
+use hawser_core::place::Place;
 use hawser_core::port::host::FsUsage;
 use hawser_core::port::{Host, Provider};
 use hawser_testkit::contract::provider::ProviderRig;
@@ -17,18 +19,20 @@ use serde_json::{Value, json};
 
 use super::super::PoolKind;
 
-pub(super) struct PoolRig {
+pub(crate) struct PoolRig {
     pub(super) fake: Option<Arc<FakeHost>>,
     host: Arc<dyn Host>,
     pub(super) settings: Value,
     provider: Option<Arc<dyn Provider>>,
     pub(super) path: PathBuf,
+    /// The node it is on, where it is told one.
+    pub(super) node: Option<NodeId>,
     /// What the pool stands on; goes after the pool.
     pub(super) ground: Option<Box<dyn std::any::Any + Send + Sync>>,
 }
 
 /// A pool on a fake host with 1 GiB of room.
-pub(super) async fn fake(kind: PoolKind) -> Option<PoolRig> {
+pub(crate) async fn fake(kind: PoolKind) -> Option<PoolRig> {
     let host = Arc::new(FakeHost::new());
     host.set_usage(room(1024));
     let path = host.dir().join("pool");
@@ -36,22 +40,33 @@ pub(super) async fn fake(kind: PoolKind) -> Option<PoolRig> {
     Some(PoolRig::new(Some(Arc::clone(&host)), host, settings).await)
 }
 
+/// The same on the node that the contract publishes to.
+pub(crate) async fn on_node(kind: PoolKind) -> Option<PoolRig> {
+    let mut rig = fake(kind).await?;
+    rig.node = Some("node-1".parse().expect("a legal name"));
+    rig.reopen().await;
+    Some(rig)
+}
+
 /// A file system of 1 GiB with so much left, in MiB.
-pub(super) fn room(available: u64) -> FsUsage {
+pub(crate) fn room(available: u64) -> FsUsage {
     FsUsage {
         total: ByteSize::gib(1),
         available: ByteSize::mib(available),
         used: ByteSize::mib(1024 - available),
+        files: 0,
+        files_free: 0,
     }
 }
 
-pub(super) async fn open(
+async fn open(
     settings: &Value,
     host: &Arc<dyn Host>,
+    node: Option<NodeId>,
 ) -> hawser_core::Result<Arc<dyn Provider>> {
     let settings = settings.as_object().expect("an object").clone();
-    let deps = crate::Deps { host: Arc::clone(host) };
-    crate::find("local")?.open(settings, &deps).await
+    let deps = crate::Deps::new("pool".parse().expect("a legal name"), Arc::clone(host));
+    crate::find("local")?.open(settings, &crate::Deps { node, ..deps }).await
 }
 
 impl PoolRig {
@@ -61,20 +76,21 @@ impl PoolRig {
         settings: Value,
     ) -> Self {
         let path = PathBuf::from(settings["path"].as_str().expect("a path"));
-        let provider = Some(open(&settings, &host).await.expect("an empty folder becomes a pool"));
-        Self { fake, host, settings, provider, path, ground: None }
+        let opened = open(&settings, &host, None).await;
+        let provider = Some(opened.expect("an empty folder becomes a pool"));
+        Self { fake, host, settings, provider, path, node: None, ground: None }
     }
 
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.provider = None;
     }
 
-    pub(super) fn fake(&self) -> &FakeHost {
+    pub(crate) fn fake(&self) -> &FakeHost {
         self.fake.as_ref().expect("a rig on a fake host")
     }
 
     pub(super) async fn try_open(&self) -> hawser_core::Result<Arc<dyn Provider>> {
-        open(&self.settings, &self.host).await
+        open(&self.settings, &self.host, self.node.clone()).await
     }
 }
 
@@ -86,6 +102,10 @@ impl ProviderRig for PoolRig {
 
     fn size(&self) -> ByteSize {
         ByteSize::mib(16)
+    }
+
+    fn place(&self) -> Option<Place> {
+        self.node.as_ref().map(Place::node)
     }
 
     async fn reopen(&mut self) {

@@ -22,6 +22,7 @@ pub(super) fn wanted(size: ByteSize, access: Access) -> Provision {
         access,
         source: None,
         parameters: Default::default(),
+        place: None,
     }
 }
 
@@ -32,6 +33,7 @@ pub(super) fn at_provider(wanted: &Provision) -> VolumeAtProvider {
         size: wanted.size,
         access: wanted.access,
         parameters: Default::default(),
+        place: None,
     }
 }
 

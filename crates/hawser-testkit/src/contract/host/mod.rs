@@ -5,8 +5,10 @@
 //! `skipped: needs root` where there are none.
 
 mod copies;
+mod groups;
 mod kernel;
 mod looks;
+mod raw;
 
 use std::any::Any;
 use std::fs;
@@ -22,8 +24,10 @@ use hawser_core::{ByteSize, Change, Kind, Reason};
 use uuid::Uuid;
 
 pub use copies::*;
+pub use groups::*;
 pub use kernel::*;
 pub use looks::*;
+pub use raw::*;
 
 /// A host under test and a folder of its own to work in.
 pub struct HostRig {
@@ -242,11 +246,47 @@ pub async fn a_taken_target_is_refused(rig: HostRig) {
 pub async fn a_dangerous_option_is_refused(rig: HostRig) {
     let (source, target) = (rig.folder("source"), rig.folder("target"));
 
-    for option in ["noatime,suid", "", "a b", "nul\0", "remount", "bind"] {
+    for option in [
+        "noatime,suid",
+        "",
+        "a b",
+        "nul\0",
+        "new\nline",
+        "x=a\nb",
+        "remount",
+        "bind",
+        "move",
+        "loop",
+        "dev",
+        "suid",
+    ] {
         let request = HostMount { flags: vec![option.into()], ..bind(&source, &target) };
         let error = rig.host.mount(&request).await.expect_err("dangerous");
         assert_eq!(error.kind(), Kind::Invalid, "{option:?}: {error:?}");
     }
+}
+
+/// What is on a volume gets no rights of the host, asked for or not.
+pub async fn mounts_give_no_rights_of_the_host(rig: HostRig) {
+    if rig.lacks_privileges().await {
+        return;
+    }
+    let (source, target) = (rig.folder("source"), rig.folder("target"));
+    let (device, _) = rig.formatted("disk", ByteSize::mib(16)).await;
+    let second = rig.folder("second");
+
+    rig.host.mount(&bind(&source, &target)).await.expect("bind");
+    rig.host.mount(&ext4(&device, &second)).await.expect("mount");
+
+    for target in [&target, &second] {
+        let entry = rig.mounted_at(target).await.expect("a mount");
+        for option in ["nosuid", "nodev"] {
+            let found = entry.options.iter().filter(|own| *own == option).count();
+            assert_eq!(found, 1, "{option} in {entry:?}");
+        }
+        rig.host.unmount(target).await.expect("unmount");
+    }
+    rig.host.detach_loop(&device, false).await.expect("detach");
 }
 
 /// Mounting on or from something that is not there says so.
@@ -467,6 +507,7 @@ pub async fn usage_adds_up(rig: HostRig) {
 
     assert!(usage.total >= usage.available && usage.total >= usage.used, "{usage:?}");
     assert!(usage.total > ByteSize::ZERO);
+    assert!(usage.files >= usage.files_free, "{usage:?}");
     let absent = rig.host.usage(&rig.scratch.join("absent")).await.expect_err("absent");
     assert_eq!(absent.kind(), Kind::NotFound);
 }
@@ -488,10 +529,21 @@ macro_rules! host_contract {
                 looking_tells_what_is_there
                 looking_tells_on_which_mount_a_path_lies
                 a_folder_is_made_once_with_its_mode
+                target_files_are_made_and_removed_once
+                a_target_file_with_something_in_it_stays
+                a_target_file_is_made_where_a_file_can_be
+                a_device_is_shown_in_a_file_once
+                a_shown_device_is_not_detached
+                a_device_is_shown_in_plain_files_only
+                another_device_or_access_in_a_file_is_refused
+                a_folder_is_given_to_a_group_once
+                what_a_link_leads_to_is_not_given
+                what_is_no_folder_is_not_given
                 binding_twice_answers_already
                 a_read_only_bind_is_read_only
                 a_taken_target_is_refused
                 a_dangerous_option_is_refused
+                mounts_give_no_rights_of_the_host
                 a_missing_target_or_source_is_not_found
                 attaching_twice_answers_already
                 racing_attaches_give_one_device

@@ -2,7 +2,7 @@
 
 use hawser_core::id::SnapshotId;
 use hawser_core::port::progress::Silent;
-use hawser_core::port::provider::{ProvisionSource, SnapshotAtProvider};
+use hawser_core::port::provider::ProvisionSource;
 use hawser_core::{ByteSize, Change, Kind};
 
 use super::{Asks, ProviderRig};
@@ -123,27 +123,9 @@ pub async fn a_snapshot_of_something_absent_is_not_found(rig: impl ProviderRig) 
     let error = snapshots.snapshot(&absent, &id, &Silent).await.expect_err("no such volume");
     assert_eq!(error.kind(), Kind::NotFound, "{error:?}");
 
-    let handle = snapshots.snapshot_handle(&id);
-    let gone = SnapshotAtProvider { id, handle, size: rig.size() };
+    let gone = rig.unfinished(&absent, &id);
     let wanted = rig.copy_of(ProvisionSource::Snapshot(gone), rig.size());
     let error = provider.create(&wanted, &Silent).await.expect_err("no such snapshot");
     assert_eq!(error.kind(), Kind::NotFound, "{error:?}");
     assert_eq!(rig.holds(), held);
-}
-
-/// A group is idempotent by its ids and answers one snapshot for each volume, in order.
-pub async fn a_group_is_taken_once(rig: impl ProviderRig) {
-    let provider = rig.provider();
-    let Some(groups) = provider.groups() else { return };
-    let members = [
-        (rig.new_volume().await, SnapshotId::generate()),
-        (rig.new_volume().await, SnapshotId::generate()),
-    ];
-
-    let first = groups.snapshot_group(&members, &Silent).await.expect("group").into_inner();
-    let second = groups.snapshot_group(&members, &Silent).await.expect("again").into_inner();
-
-    assert_eq!(first, second);
-    let ids: Vec<_> = first.iter().map(|snapshot| &snapshot.id).collect();
-    assert_eq!(ids, members.iter().map(|(_, id)| id).collect::<Vec<_>>());
 }

@@ -6,14 +6,14 @@ use std::task::{Context, Poll};
 
 use hawser_core::id::SnapshotId;
 use hawser_core::port::progress::Silent;
-use hawser_core::port::provider::{ProvisionSource, SnapshotAtProvider};
+use hawser_core::port::provider::ProvisionSource;
 use hawser_core::{ByteSize, Outcome};
 
 use super::{Asks, ProviderRig};
 use crate::fake_host::When;
 
 /// More awaits than any call of a provider has; a loop that gets here does not end by itself.
-const MOST_POLLS: usize = 200;
+pub(super) const MOST_POLLS: usize = 200;
 
 /// Polls a future so often and no more; `None` when it was not done by then. The future stays with
 /// its owner, who drops it or goes on.
@@ -39,7 +39,7 @@ impl<F: Future + ?Sized> Future for Polls<'_, F> {
 }
 
 /// Polls `future` at most so often, then drops it; true when it was done.
-async fn cut_after<F: Future>(polls: usize, future: F) -> bool {
+pub(super) async fn cut_after<F: Future>(polls: usize, future: F) -> bool {
     let mut future = Box::pin(future);
     Polls { inner: future.as_mut(), left: polls }.await.is_some()
 }
@@ -125,8 +125,7 @@ pub async fn a_snapshot_cut_off_anywhere_can_be_repeated_or_deleted(rig: impl Pr
         let done = cut_after(polls, snapshots.snapshot(&volume, &repeated, &Silent)).await;
         cut_after(polls, snapshots.snapshot(&volume, &deleted, &Silent)).await;
 
-        let handle = snapshots.snapshot_handle(&deleted);
-        let unfinished = SnapshotAtProvider { id: deleted, handle, size: volume.size };
+        let unfinished = rig.unfinished(&volume, &deleted);
         snapshots.delete_snapshot(&unfinished).await.expect("delete after a cut");
         let taken = snapshots.snapshot(&volume, &repeated, &Silent).await.expect("after a cut");
         snapshots.delete_snapshot(taken.get()).await.expect("delete");
@@ -257,7 +256,7 @@ pub async fn a_failing_host_leaves_nothing_behind(rig: impl ProviderRig) {
     assert!(struck > 0, "the provider never asked its host for anything");
 }
 
-async fn promised(rig: &impl ProviderRig) -> Option<u64> {
+pub(super) async fn promised(rig: &impl ProviderRig) -> Option<u64> {
     let provider = rig.provider();
     let capacity = provider.capacity()?.capacity().await.expect("capacity");
     Some(capacity.promised.get())

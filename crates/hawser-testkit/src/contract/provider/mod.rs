@@ -14,6 +14,8 @@
 mod basics;
 mod copies;
 mod cuts;
+mod groups;
+mod places;
 mod room;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,6 +26,7 @@ use hawser_core::connection::ConnectionInfo;
 use hawser_core::id::{SnapshotId, VolumeId};
 use hawser_core::name::NodeId;
 use hawser_core::node::NodeRecord;
+use hawser_core::place::Place;
 use hawser_core::port::Provider;
 use hawser_core::port::progress::Silent;
 use hawser_core::port::provider::{
@@ -36,6 +39,8 @@ use crate::fake_host::FakeHost;
 pub use basics::*;
 pub use copies::*;
 pub use cuts::*;
+pub use groups::*;
+pub use places::*;
 pub use room::*;
 
 /// A provider with a storage of its own that holds nothing yet, and ways to look behind it.
@@ -50,6 +55,12 @@ pub trait ProviderRig: Send + Sync {
     /// False for a provider that keeps nothing: it cannot tell a second call from a first.
     fn remembers(&self) -> bool {
         true
+    }
+
+    /// Where the volumes of these tests are; `None` for a provider whose volumes are reached from
+    /// everywhere.
+    fn place(&self) -> Option<Place> {
+        None
     }
 
     /// Stops the provider and opens its storage anew, as after a restart.
@@ -93,6 +104,7 @@ pub(super) trait Asks: ProviderRig {
             access: self.provider().default_access(),
             source: None,
             parameters: BTreeMap::new(),
+            place: self.place(),
         }
     }
 
@@ -103,13 +115,13 @@ pub(super) trait Asks: ProviderRig {
             size: wanted.size,
             access: wanted.access,
             parameters: wanted.parameters.clone(),
+            place: wanted.place.clone(),
         }
     }
 
     async fn create(&self, wanted: &Provision) -> Result<VolumeAtProvider> {
         let made = self.provider().create(wanted, &Silent).await?.into_inner();
-        let VolumeAtProvider { id, access, parameters, .. } = self.volume(wanted);
-        Ok(VolumeAtProvider { id, handle: made.handle, size: made.size, access, parameters })
+        Ok(VolumeAtProvider { handle: made.handle, size: made.size, ..self.volume(wanted) })
     }
 
     async fn new_volume(&self) -> VolumeAtProvider {
@@ -121,6 +133,14 @@ pub(super) trait Asks: ProviderRig {
         let snapshots = provider.snapshots().expect("asked of providers with snapshots only");
         let id = SnapshotId::generate();
         snapshots.snapshot(volume, &id, &Silent).await.expect("there is room").into_inner()
+    }
+
+    /// What a provider is told of a snapshot that may not be there.
+    fn unfinished(&self, volume: &VolumeAtProvider, id: &SnapshotId) -> SnapshotAtProvider {
+        let provider = self.provider();
+        let snapshots = provider.snapshots().expect("asked of providers with snapshots only");
+        let (size, place) = (volume.size, volume.place.clone());
+        SnapshotAtProvider { id: id.clone(), handle: snapshots.snapshot_handle(id), size, place }
     }
 
     fn copy_of(&self, source: ProvisionSource, size: ByteSize) -> Provision {
@@ -188,13 +208,21 @@ macro_rules! provider_contract {
             a_copy_may_be_larger_and_never_smaller
             a_snapshot_of_something_absent_is_not_found
             a_group_is_taken_once
+            members_of_a_group_are_removed_one_by_one
+            a_group_that_fails_leaves_no_member
+            a_group_that_was_cut_off_is_taken_anew
             a_create_cut_off_anywhere_can_be_repeated
             a_create_cut_off_anywhere_can_be_deleted
             a_copy_cut_off_anywhere_can_be_repeated_or_deleted
             a_snapshot_cut_off_anywhere_can_be_repeated_or_deleted
+            a_group_cut_off_anywhere_can_be_repeated_or_deleted
             a_delete_cut_off_anywhere_can_be_repeated
             an_expand_cut_off_anywhere_can_be_repeated
             a_survey_leaves_running_work_alone
+            a_volume_is_placed_where_it_is_wanted
+            a_place_without_room_is_not_chosen
+            room_is_told_by_place
+            what_is_made_keeps_its_place
             a_failing_host_leaves_nothing_behind
         );
     };

@@ -80,7 +80,7 @@ impl Disks for Kernel {
             match find(state, device)? {
                 Found::File(_) => {
                     let device = state.devices.get_mut(device).map_err(|_| ENXIO)?;
-                    device.read_only = read_only;
+                    device.marked = read_only;
                 }
                 Found::Tree(name) => state.tree().set_read_only(&name, read_only),
             }
