@@ -69,7 +69,8 @@ pub trait Files: Send + Sync {
     async fn remove(&self, path: &Path) -> KernelResult<bool>;
 
     /// Waits for changes of this file, by [`Files::store`] and the like, whose callers gave up waiting:
-    /// they are made all the same.
+    /// they are made all the same. What processes that died while they changed a file of its folder
+    /// left there is removed.
     async fn settled(&self, file: &Path) -> KernelResult<()>;
 
     /// A folder for notes of our own that go with a reboot, such as `/run/hawser`.

@@ -6,12 +6,19 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::OFlags;
+use rustix::fs::{FlockOperation, OFlags, flock, fstat};
 use rustix::io::Errno;
+
+/// What names of drafts begin and end with. Not by the name of the target: programs that list its
+/// folder (`iscsiadm`) take names apart.
+const BEGINNING: &str = ".hawser.";
+const END: &str = ".new";
 
 /// A complete file beside the one that it is to become; removed again unless it was renamed.
 pub(super) struct Draft {
     path: PathBuf,
+    /// Locked: a draft that is not is of a process that died.
+    file: File,
 }
 
 impl Draft {
@@ -22,31 +29,51 @@ impl Draft {
         };
         make_folder(folder, mode)?;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        // Not by the name of the target: programs that list its folder (`iscsiadm`) take names apart.
-        let path = folder.join(format!(".hawser.{}.{number}.new", std::process::id()));
-        let flags = (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32;
-        let open = || {
-            OpenOptions::new()
-                .write(true)
-                .create_new(true)
-                .mode(0o600)
-                .custom_flags(flags)
-                .open(&path)
-        };
-        let mut file = match open() {
-            // Of a process that died and had our number.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-                fs::remove_file(&path)?;
-                open()?
+        let path = folder.join(format!("{BEGINNING}{}.{number}{END}", std::process::id()));
+        let file = loop {
+            let file = open_new(&path)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            // Somebody may have taken it for a dead process's before it was locked.
+            if fstat(&file)?.st_nlink > 0 {
+                break file;
             }
-            opened => opened?,
         };
-        let draft = Self { path: path.clone() };
-        file.write_all(data)?;
+        // From here on it is removed again.
+        let mut draft = Self { path, file };
+        draft.file.write_all(data)?;
         // Whatever the umask of this process is.
-        file.set_permissions(fs::Permissions::from_mode(mode))?;
-        file.sync_all()?;
+        draft.file.set_permissions(fs::Permissions::from_mode(mode))?;
+        draft.file.sync_all()?;
         Ok(draft)
+    }
+
+    /// Removes the drafts in a folder whose processes have died.
+    pub(super) fn clear_dead(folder: &Path) -> io::Result<()> {
+        let entries = match fs::read_dir(folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            entries => entries?,
+        };
+        for entry in entries {
+            let entry = entry?;
+            let name = entry.file_name();
+            let name = name.to_string_lossy();
+            if !name.starts_with(BEGINNING) || !name.ends_with(END) {
+                continue;
+            }
+            let found = OpenOptions::new().read(true).custom_flags(no_follow()).open(entry.path());
+            let file = match found {
+                // It has become what it was to be.
+                Err(error) if error.kind() == ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => remove_if_there(&entry.path())?,
+                // Somebody writes it.
+                Err(Errno::WOULDBLOCK) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -57,6 +84,32 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Opens a file that must not exist; one of a process that died and had our number makes way.
+fn open_new(path: &Path) -> io::Result<File> {
+    let open = || {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600).custom_flags(no_follow()).open(path)
+    };
+    match open() {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            remove_if_there(path)?;
+            open()
+        }
+        opened => opened,
+    }
+}
+
+fn no_follow() -> i32 {
+    (OFlags::NOFOLLOW | OFlags::CLOEXEC).bits() as i32
+}
+
+fn remove_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 

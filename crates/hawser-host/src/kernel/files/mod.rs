@@ -168,7 +168,8 @@ impl Files for LinuxFiles {
     }
 
     async fn settled(&self, file: &Path) -> KernelResult<()> {
-        self.change("waiting for a change of", file, |_| Ok(())).await
+        let clear = |path: &Path| Draft::clear_dead(path.parent().unwrap_or(path));
+        self.change("waiting for a change of", file, clear).await
     }
 
     async fn create(&self, file: &Path, data: &[u8], mode: u32) -> KernelResult<bool> {

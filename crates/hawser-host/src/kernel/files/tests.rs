@@ -171,6 +171,24 @@ async fn a_failed_store_leaves_the_old_file_and_no_draft() {
 }
 
 #[tokio::test]
+async fn what_a_process_that_died_was_writing_is_removed_and_what_another_writes_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name);
+    for name in [".hawser.7.0.new", ".hawser.8.0.new", ".hawser.conf", "record"] {
+        fs::write(path(name), "x").unwrap();
+    }
+    let writing = fs::File::open(path(".hawser.8.0.new")).unwrap();
+    rustix::fs::flock(&writing, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    let files = files(dir.path());
+
+    files.settled(&path("record")).await.unwrap();
+
+    let left = files.list(dir.path()).unwrap();
+    assert_eq!(left, [".hawser.8.0.new", ".hawser.conf", "record"]);
+    files.settled(&path("no/such/folder")).await.unwrap();
+}
+
+#[tokio::test]
 async fn racing_makers_make_one_file() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("new/file");
