@@ -42,6 +42,8 @@ pub enum Ability {
     Groups,
     /// Volumes that only some nodes can reach.
     Placement,
+    /// Tells which of its volumes hold nothing.
+    Blanks,
 }
 
 /// How much room a class has.

@@ -222,8 +222,8 @@ async fn assemble(host: &Arc<LinuxHost>, disk: &Path) -> Result<(Arc<dyn Control
     hub.add_local(id.clone(), Arc::new(half));
     let classes = vec![ClassEntry { class, provider }];
     let store = Arc::new(MemStore::new());
-    let engine =
-        Engine::new(EngineParts { instance, store, classes, nodes: Arc::new(hub), history: true });
+    let (nodes, history, drafts) = (Arc::new(hub), true, None);
+    let engine = Engine::new(EngineParts { instance, store, classes, nodes, history, drafts });
     engine.start().await?;
     Ok((Arc::new(engine), id))
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use hawser_api::link::Hub;
 use hawser_connect::FileRegistry;
@@ -30,6 +31,9 @@ pub struct Rig {
     pub host: Arc<FakeHost>,
     /// The store.
     pub store: Arc<MemStore>,
+    /// Writes are dear: volumes of an orchestrator are recorded when they are made, and what nobody
+    /// asks for again for so long is swept.
+    pub drafts: Option<Duration>,
     instance: InstanceId,
     dir: TempDir,
 }
@@ -58,6 +62,7 @@ impl Rig {
         Self {
             host: Arc::new(FakeHost::at(dir.path())),
             store: Arc::new(MemStore::new()),
+            drafts: None,
             instance: InstanceId::generate(),
             dir,
         }
@@ -127,8 +132,14 @@ impl Rig {
         let hub = Hub::default();
         hub.add_local(node.clone(), half);
         let nodes: Arc<dyn Nodes> = Arc::new(FaultyNodes::new(Arc::new(hub), faults));
-        let instance = self.instance.clone();
-        let parts = EngineParts { instance, store: store.clone(), classes, nodes, history: true };
+        let parts = EngineParts {
+            instance: self.instance.clone(),
+            store: store.clone(),
+            classes,
+            nodes,
+            history: self.drafts.is_none(),
+            drafts: self.drafts,
+        };
         let engine = Arc::new(Engine::new(parts));
         engine.start().await?;
         let upstream = engine.clone();

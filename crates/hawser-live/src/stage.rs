@@ -42,6 +42,8 @@ pub enum Strike {
     Silent,
     /// Nothing is written, and there is never an answer.
     Swallowed,
+    /// Nothing is written, and nobody can tell.
+    Lost,
 }
 
 type Rule = Box<dyn Fn(&str, &Key, &[u8]) -> Option<Strike> + Send + Sync>;
@@ -51,13 +53,25 @@ pub struct Moody {
     inner: Arc<MemStore>,
     rule: Mutex<Option<Rule>>,
     struck: AtomicBool,
+    writes: Mutex<Vec<String>>,
+}
+
+fn lost() -> Error {
+    let lost = Error::new(Kind::Timeout, "the store's answer was lost");
+    lost.with_outcome(Outcome::Unknown)
 }
 
 impl Moody {
     /// Before the store of a rig; nothing goes wrong yet.
     pub fn over(rig: &Rig) -> Arc<Self> {
         let inner = rig.store.clone();
-        Arc::new(Self { inner, rule: Mutex::new(None), struck: AtomicBool::new(false) })
+        let (rule, struck, writes) = (Mutex::new(None), AtomicBool::new(false), Mutex::default());
+        Arc::new(Self { inner, rule, struck, writes })
+    }
+
+    /// All writes so far, as `create volume/…`.
+    pub fn writes(&self) -> Vec<String> {
+        self.writes.lock().expect("not poisoned").clone()
     }
 
     /// The first write that the rule picks goes wrong as it says.
@@ -74,6 +88,7 @@ impl Moody {
     }
 
     fn pick(&self, method: &str, key: &Key, value: &[u8]) -> Option<Strike> {
+        self.writes.lock().expect("not poisoned").push(format!("{method} {key}"));
         let mut rule = self.rule.lock().expect("not poisoned");
         let strike = rule.as_ref()?(method, key, value)?;
         *rule = None;
@@ -91,9 +106,9 @@ impl Moody {
             Some(Strike::Refused) => Err(Error::new(Kind::Unavailable, "the store is away")),
             Some(Strike::AnswerLost) => {
                 let _ = write.await?;
-                let lost = Error::new(Kind::Timeout, "the store's answer was lost");
-                Err(lost.with_outcome(Outcome::Unknown))
+                Err(lost())
             }
+            Some(Strike::Lost) => Err(lost()),
             Some(Strike::Silent) => {
                 let _ = write.await?;
                 std::future::pending().await
@@ -167,6 +182,14 @@ impl Machine {
         std::fs::create_dir(rig.path("mnt")).expect("the host's folder can be written");
         let store = Moody::over(&rig);
         Self { rig: Arc::new(rig), store }
+    }
+
+    /// The same with a store whose writes are dear: what nobody asks for again for so long is swept.
+    pub fn dear(patience: Duration) -> Self {
+        let mut machine = Self::new();
+        let rig = Arc::get_mut(&mut machine.rig).expect("nobody else has it yet");
+        rig.drafts = Some(patience);
+        machine
     }
 
     /// Starts the process.

@@ -17,7 +17,7 @@ use hawser_core::error::{Classify, Error, Kind, Result, ResultExt};
 use hawser_core::id::InstanceId;
 use hawser_core::name::{ClassName, NodeId};
 use hawser_core::port::{Host, Nodes, Provider};
-use hawser_engine::control::{ClassEntry, Engine, EngineParts};
+use hawser_engine::control::{ABANDONED, ClassEntry, Engine, EngineParts};
 use hawser_host::{HostSettings, LinuxHost};
 use hawser_provider::Deps;
 
@@ -114,7 +114,8 @@ pub(crate) async fn server(
     }
     // Each write of a shared store is a request to somebody else's server.
     let history = settings.store.starts_with("embedded:");
-    let parts = EngineParts { instance, store, classes, nodes: hub.clone(), history };
+    let drafts = (!history).then_some(ABANDONED);
+    let parts = EngineParts { instance, store, classes, nodes: hub.clone(), history, drafts };
     Ok(Server { engine: Arc::new(Engine::new(parts)), hub })
 }
 

@@ -31,6 +31,8 @@ mirror!(
         Groups,
         /// Volumes that only some nodes can reach.
         Placement,
+        /// Tells which of its volumes hold nothing.
+        Blanks,
     }
 );
 

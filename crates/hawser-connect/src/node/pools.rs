@@ -159,7 +159,8 @@ mod tests {
         let other = pools.call(&class("slow"), PoolCall::Capacity).await.unwrap_err();
         assert_eq!(other.kind(), Kind::Precondition);
         assert!(other.to_string().contains("no class slow: it has fast"), "{other}");
-        for call in [PoolCall::Capacity, PoolCall::List, PoolCall::Survey { fix: true }] {
+        let survey = PoolCall::Survey { fix: true };
+        for call in [PoolCall::Capacity, PoolCall::List, survey, PoolCall::Blanks] {
             let error = pools.call(&class("fast"), call).await.unwrap_err();
             assert_eq!(error.kind(), Kind::Unsupported, "{error}");
             assert!(error.to_string().contains("plain"), "{error}");

@@ -9,12 +9,14 @@ use crate::class::{Ability, Capacity};
 use crate::connection::ConnectionInfo;
 use crate::doctor::Finding;
 use crate::error::{Classify, Kind, Result};
-use crate::id::SnapshotId;
+use crate::id::{SnapshotId, VolumeId};
 use crate::name::ClassName;
 use crate::node::NodeRecord;
 use crate::port::Provider;
 use crate::port::progress::Silent;
-use crate::port::provider::{Held, Provision, Provisioned, SnapshotAtProvider, VolumeAtProvider};
+use crate::port::provider::{
+    Blank, Held, Provision, Provisioned, SnapshotAtProvider, VolumeAtProvider,
+};
 use crate::size::ByteSize;
 
 /// The classes whose storage is on one node: [`Provider`] calls as data, so that
@@ -85,6 +87,10 @@ pub enum PoolCall {
         /// Repair what is provably dead.
         fix: bool,
     },
+    /// [`Blanks::blanks`](super::provider::Blanks::blanks), of this node
+    Blanks,
+    /// [`Blanks::delete_blank`](super::provider::Blanks::delete_blank)
+    DeleteBlank(Blank),
 }
 
 impl PoolCall {
@@ -99,12 +105,14 @@ impl PoolCall {
             | Self::DeleteSnapshot(_)
             | Self::SnapshotGroup(_)
             | Self::Expand { .. }
-            | Self::Survey { fix: true } => true,
+            | Self::Survey { fix: true }
+            | Self::DeleteBlank(_) => true,
             Self::Check(_)
             | Self::Health(_)
             | Self::Capacity
             | Self::List
-            | Self::Survey { fix: false } => false,
+            | Self::Survey { fix: false }
+            | Self::Blanks => false,
         }
     }
 
@@ -151,6 +159,15 @@ impl PoolCall {
                 let inventory = provider.inventory().ok_or_else(|| lacks(Ability::Inventory))?;
                 PoolAnswer::Findings(inventory.survey(*fix).await?)
             }
+            Self::Blanks => {
+                let blanks = provider.blanks().ok_or_else(|| lacks(Ability::Blanks))?;
+                let found = blanks.blanks(None).await?;
+                PoolAnswer::Blanks(found.into_iter().map(|blank| blank.id).collect())
+            }
+            Self::DeleteBlank(blank) => {
+                let blanks = provider.blanks().ok_or_else(|| lacks(Ability::Blanks))?;
+                PoolAnswer::Gone(blanks.delete_blank(blank).await?)
+            }
         })
     }
 }
@@ -178,7 +195,8 @@ pub enum PoolAnswer {
     Size(ByteSize),
     /// Of [`PoolCall::Create`].
     Created(Change<Provisioned>),
-    /// Of [`PoolCall::Delete`], [`PoolCall::Unpublish`] and [`PoolCall::DeleteSnapshot`].
+    /// Of [`PoolCall::Delete`], [`PoolCall::Unpublish`], [`PoolCall::DeleteSnapshot`] and
+    /// [`PoolCall::DeleteBlank`].
     Gone(Change<()>),
     /// Of [`PoolCall::Publish`]. Secrets do not travel with this type's JSON; storage on the node
     /// itself has none.
@@ -197,4 +215,6 @@ pub enum PoolAnswer {
     Held(Held),
     /// Of [`PoolCall::Survey`].
     Findings(Vec<Finding>),
+    /// Of [`PoolCall::Blanks`]; all of them are at this node.
+    Blanks(Vec<VolumeId>),
 }

@@ -118,6 +118,11 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// Volumes that hold nothing.
+    fn blanks(&self) -> Option<&dyn Blanks> {
+        None
+    }
+
     /// What it can do, computed from the methods above.
     fn abilities(&self) -> Vec<Ability> {
         [
@@ -128,6 +133,7 @@ pub trait Provider: Send + Sync {
             (self.inventory().is_some(), Ability::Inventory),
             (self.backup().is_some(), Ability::Backup),
             (self.groups().is_some(), Ability::Groups),
+            (self.blanks().is_some(), Ability::Blanks),
             (self.placement().is_some(), Ability::Placement),
         ]
         .into_iter()
@@ -226,6 +232,33 @@ pub trait Placement: Send + Sync {
 
     /// Room at one place; nothing where no volume can be made.
     async fn capacity_at(&self, place: &Place) -> Result<Capacity>;
+}
+
+/// Volumes that hold nothing: what a creation left that was cut off before anybody recorded it can be
+/// told from what somebody lost the record of.
+///
+/// # Contract
+///
+/// A volume is blank only when it is certain that it holds nothing: a new one is, as long as nobody
+/// wrote into it. Whatever cannot be told is not blank. So `delete_blank` loses nothing, whoever's
+/// volume it is.
+#[async_trait]
+pub trait Blanks: Send + Sync {
+    /// The volumes that hold nothing, at one place or at all that can be asked now.
+    async fn blanks(&self, at: Option<&Place>) -> Result<Vec<Blank>>;
+
+    /// Removes a volume, and what a `create` of it that was cut off may have left, unless it holds
+    /// something by now, which is `Kind::Precondition`. Absent is `Change::Already`.
+    async fn delete_blank(&self, blank: &Blank) -> Result<Change<()>>;
+}
+
+/// A volume that holds nothing.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Blank {
+    /// Its id.
+    pub id: VolumeId,
+    /// Where it is.
+    pub place: Option<Place>,
 }
 
 /// What a provider says of itself.

@@ -10,7 +10,7 @@ use hawser_core::error::{Error, Kind, Result, ResultExt};
 use hawser_core::event::EventKind;
 use hawser_core::filesystem::{Filesystem, FormatState};
 use hawser_core::id::{SnapshotId, VolumeId};
-use hawser_core::name::Alias;
+use hawser_core::name::{Alias, Scope};
 use hawser_core::place::Place;
 use hawser_core::port::Progress;
 use hawser_core::port::provider::{Provision, ProvisionSource, filesystem_of};
@@ -25,6 +25,7 @@ use super::job::{Answer, Job};
 use super::loan;
 use super::record::{Journal, Record, SnapshotRecord, VolumeRecord, Work, name_key};
 use super::start::Begun;
+use super::sweep::SURE;
 use super::world::{ClassEntry, Held, Subject, World, at_provider};
 
 /// Decides about a request and, if there is work, records it and starts it.
@@ -36,7 +37,9 @@ pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<B
         let plan = Plan::new(&world, &request).await;
         if let Some((record, revision)) = existing(&world, &alias).await? {
             // An existing volume answers even when its source is gone by now.
-            compare(&record.volume, &request, plan.as_ref().ok())?;
+            if !record.is_of_remains() {
+                compare(&record.volume, &request, plan.as_ref().ok())?;
+            }
             let subject = Subject::volume(&record.volume);
             let work = Work::CreateVolume;
             match world.join_or_busy(&record, revision, &subject, &work).await? {
@@ -52,27 +55,61 @@ pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<B
         let volume = plan.volume(&request, place);
         let journal = world.journal(Work::CreateVolume);
         let record = VolumeRecord { volume, journal: Some(journal.clone()) };
-        let _starting = world.jobs.starting(&journal.id);
-        let (key, subject) = (record.key(), Subject::volume(&record.volume));
-        let written = world.records.create(&key, &record).await;
-        let written = world.written::<VolumeRecord>(written, &key, &journal.id, &subject);
-        let Some(revision) = written? else { continue };
-        let id = record.volume.id.as_str();
-        let holder = world.records.reserve_name("volume", &alias, id).await;
-        if holder.is_ok_and(|holder| holder != id) {
-            // Another server was faster; what it made is what the caller asked for, or not.
-            if let Err(error) = world.records.delete(&key, revision).await {
-                world.adopt::<VolumeRecord>(key, journal.id, subject);
-                return Err(error);
-            }
-            release_if_dead(&world, &alias).await?;
-            continue;
-        }
-        // A name that could not be written is written by the operation.
-        if let Some(job) = world.launch(record, revision, &journal, &subject, false) {
+        let begun = if plan.is_recorded_when_made(&world, &request) {
+            begin_draft(&world, record, &journal).await?
+        } else {
+            begin_recorded(&world, &alias, record, &journal).await?
+        };
+        if let Some(job) = begun {
             return Ok(Begun::Job(job));
         }
     }
+}
+
+/// Writes the intent and starts the work; `None` when somebody else was faster.
+async fn begin_recorded(
+    world: &Arc<World>,
+    alias: &Alias,
+    record: VolumeRecord,
+    journal: &Journal,
+) -> Result<Option<Arc<Job>>> {
+    let _starting = world.jobs.starting(&journal.id);
+    let (key, subject) = (record.key(), Subject::volume(&record.volume));
+    let written = world.records.create(&key, &record).await;
+    let written = world.written::<VolumeRecord>(written, &key, &journal.id, &subject);
+    let Some(revision) = written? else { return Ok(None) };
+    let id = record.volume.id.as_str();
+    let holder = world.records.reserve_name("volume", alias, id).await;
+    if holder.is_ok_and(|holder| holder != id) {
+        // Another server was faster; what it made is what the caller asked for, or not.
+        if let Err(error) = world.records.delete(&key, revision).await {
+            world.adopt::<VolumeRecord>(key, journal.id.clone(), subject);
+            return Err(error);
+        }
+        release_if_dead(world, alias).await?;
+        return Ok(None);
+    }
+    // A name that could not be written is written by the operation.
+    Ok(world.launch(record, revision, journal, &subject, false))
+}
+
+/// Starts the work with nothing written: the request itself is the intent, because it is repeated
+/// until it is answered. `None` when somebody else was faster.
+async fn begin_draft(
+    world: &Arc<World>,
+    record: VolumeRecord,
+    journal: &Journal,
+) -> Result<Option<Arc<Job>>> {
+    let (key, subject) = (record.key(), Subject::volume(&record.volume));
+    // What an earlier attempt left is removed under the same lock, by whoever finds no draft.
+    let _beginning = world.names.lock(key.clone()).await;
+    if world.records.get::<VolumeRecord>(&key).await?.is_some() {
+        return Ok(None);
+    }
+    let _starting = world.jobs.starting(&journal.id);
+    let Some(draft) = world.records.draft(&key, &record)? else { return Ok(None) };
+    let hold = Hold::draft(world.records.clone(), journal.id.clone(), record, draft);
+    Ok(world.launch_held(hold, journal, &subject, false))
 }
 
 async fn existing(
@@ -150,6 +187,16 @@ impl<'a> Plan<'a> {
             listed(&request.places)
         );
         Err(Error::new(Kind::NoSpace, message))
+    }
+
+    /// True when the record is written once, with the volume made: whoever asks repeats that until it
+    /// is answered, the id follows from the name, there is no source that must be held, and what a
+    /// crash leaves can be told from what somebody uses.
+    fn is_recorded_when_made(&self, world: &World, request: &VolumeRequest) -> bool {
+        world.drafts.is_some()
+            && request.alias.scope() == Scope::Csi
+            && self.source.is_none()
+            && self.entry.provider.blanks().is_some()
     }
 
     fn volume(&self, request: &VolumeRequest, place: Option<Place>) -> Volume {
@@ -331,11 +378,20 @@ pub(crate) async fn forward(
         place: volume.place.clone(),
     };
     let provider = world.provider(&volume.class)?;
-    let made = provider
-        .create(&wanted, job)
-        .await
-        .context(|| format!("creating volume {name} in class {}", volume.class))?
-        .into_inner();
+    let create = async || {
+        let made = provider.create(&wanted, job).await;
+        made.context(|| format!("creating volume {name} in class {}", volume.class))
+    };
+    let mut made = create().await?;
+    // What an earlier attempt made, or this one long ago, another server may be about to remove or to
+    // record. A record keeps it from both; then the volume is made again, should it be gone by now.
+    if let Some(age) = hold.unwritten_for().await
+        && (!made.is_made() || age > SURE)
+    {
+        hold.save(|_| {}).await?;
+        made = create().await?;
+    }
+    let made = made.into_inner();
     release_source(world, &volume).await?;
     hold.finish(|record| {
         record.volume.handle = made.handle;
@@ -348,7 +404,8 @@ pub(crate) async fn forward(
     Ok(Answer::Volume(Box::new(hold.record().await.view())))
 }
 
-/// Removes all that `forward` may have made, and the record.
+/// Removes all that `forward` may have made, and the record. Also of a draft: what is being removed
+/// must be ours alone, and without a record another server may have made it, too, and use it.
 pub(crate) async fn back(world: &Arc<World>, hold: &Hold<VolumeRecord>) -> Result<()> {
     hold.turn_back().await?;
     let volume = hold.record().await.volume;

@@ -20,7 +20,7 @@ use super::record::{
     GroupHead, GroupRecord, Journal, NameRecord, SnapshotRecord, VolumeRecord, name_key,
 };
 use super::restore::{There, bring_back, is_used};
-use super::world::{Subject, World};
+use super::world::{ClassEntry, Subject, World};
 
 /// An operation that has run or waited for longer than this deserves a look.
 const STUCK_AFTER: Duration = Duration::from_secs(600);
@@ -235,13 +235,29 @@ async fn storage(
             .map(|record| record.volume.handle.as_str())
             .chain(known.snapshots.values().map(|record| record.snapshot.handle.as_str()))
             .collect();
+        let mut strays = Vec::new();
         for handle in held.volumes.iter().chain(&held.snapshots) {
             if !recorded.contains(handle.as_str()) && !is_recorded_now(world, handle).await? {
-                findings.push(stray(&entry.class.name, handle));
+                strays.push(handle);
             }
+        }
+        if !strays.is_empty() {
+            let unfinished = unfinished(world, entry).await?;
+            let class = &entry.class.name;
+            let found = strays.into_iter().map(|h| stray(class, h, unfinished.contains(h)));
+            findings.extend(found);
         }
     }
     Ok(())
+}
+
+/// The handles of volumes that hold nothing, where volumes are made before they are recorded.
+async fn unfinished(world: &World, entry: &ClassEntry) -> Result<HashSet<String>> {
+    let Some(blanks) = entry.provider.blanks().filter(|_| world.drafts.is_some()) else {
+        return Ok(HashSet::new());
+    };
+    let found = blanks.blanks(None).await?;
+    Ok(found.into_iter().map(|blank| entry.provider.handle(&blank.id)).collect())
 }
 
 /// Records of a class whose storage does not hold them.
@@ -267,9 +283,13 @@ fn lost(known: &Known, class: &ClassName, held: &Held) -> Vec<Finding> {
     lost.collect()
 }
 
-fn stray(class: &ClassName, handle: &str) -> Finding {
+fn stray(class: &ClassName, handle: &str, unfinished: bool) -> Finding {
     let explanation = format!("class {class} holds {handle}, which no record names");
-    let advice = "it may be data of another store: look at it, then remove it by hand";
+    let advice = if unfinished {
+        "there is nothing in it: it is removed by itself unless it is asked for again soon"
+    } else {
+        "it may be data of another store: look at it, then remove it by hand"
+    };
     finding(FindingCode::StorageWithoutRecord, handle.to_owned(), explanation, advice, false)
 }
 

@@ -216,7 +216,10 @@ fn interrupted() -> Error {
 }
 
 fn taken_over(job: &Job) -> Error {
-    let message = format!("another server has taken over operation {} and goes on with it", job.id);
+    let message = format!(
+        "another server is at work on {}, or was, and operation {} gave way to it; repeat the request",
+        job.subject_name, job.id
+    );
     Error::new(Kind::Unavailable, message).with_outcome(Outcome::Unknown)
 }
 

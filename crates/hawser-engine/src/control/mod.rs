@@ -3,12 +3,14 @@
 //! A change goes through four hands. `start` runs its decision as a task of the engine's own.
 //! The decision (`create`, `volume`, `snapshot`, `group`, `access_begin`) finds that nothing is to do, joins
 //! the same request, refuses, or writes the journal. `driver` runs the journaled work forward or
-//! back until its outcome is known. `recover` hands it what a crash cut off.
+//! back until its outcome is known. `recover` hands it what a crash cut off, `sweep` removes what was cut
+//! off before anything was written.
 
 mod access;
 mod access_begin;
 mod create;
 mod doctor;
+mod draft;
 mod driver;
 mod events;
 mod freeze;
@@ -25,6 +27,7 @@ mod recover;
 mod restore;
 mod snapshot;
 mod start;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod upstream;
@@ -64,6 +67,7 @@ use hawser_core::volume::{Volume, VolumeRef, VolumeRequest};
 
 use job::Answer;
 use start::change;
+pub use sweep::ABANDONED;
 pub use world::ClassEntry;
 use world::World;
 
@@ -80,6 +84,10 @@ pub struct EngineParts {
     /// Write finished operations to the store, so that they are listed after a restart too. Not
     /// where every write is dear.
     pub history: bool,
+    /// Record a volume that an orchestrator asks for, and asks for again until it hears of it, when
+    /// it is made and not before: one write instead of two. What a crash left of one is removed when
+    /// nobody has asked for it for so long; see [`ABANDONED`]. Not where a write costs little.
+    pub drafts: Option<Duration>,
 }
 
 /// The control half of Hawser.
@@ -90,7 +98,7 @@ pub struct Engine {
 impl Engine {
     /// An engine that has not looked at its records yet; see [`Engine::start`].
     pub fn new(parts: EngineParts) -> Self {
-        let EngineParts { instance, store, classes, nodes, history } = parts;
+        let EngineParts { instance, store, classes, nodes, history, drafts } = parts;
         let world = World {
             instance,
             records: records::Records::new(store),
@@ -103,6 +111,7 @@ impl Engine {
             stop: CancellationToken::new(),
             ready: AtomicBool::new(false),
             history,
+            drafts,
         };
         Self { world: Arc::new(world) }
     }

@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use hawser_core::Timestamp;
 use hawser_core::id::{GroupId, InstanceId, OperationId, SnapshotId, VolumeId};
-use hawser_core::name::{Alias, Labels, NodeId};
+use hawser_core::name::{Alias, ClassName, Labels, NodeId};
 use hawser_core::operation::OperationKind;
+use hawser_core::place::Place;
 use hawser_core::port::provider::SnapshotAtProvider;
 use hawser_core::port::store::{Key, Prefix};
 use hawser_core::publication::{MountRequest, PublishRequest};
 use hawser_core::size::ByteSize;
 use hawser_core::snapshot::Snapshot;
-use hawser_core::volume::Volume;
+use hawser_core::volume::{Volume, VolumeState};
 
 /// A record that an operation can hold.
 pub(crate) trait Record:
@@ -43,6 +44,12 @@ impl VolumeRecord {
 
     pub(crate) fn prefix() -> Prefix {
         Prefix::below(&["volume"])
+    }
+
+    /// True when there is no such volume, and only remains of one are removed; see `sweep`.
+    pub(crate) fn is_of_remains(&self) -> bool {
+        let work = self.journal.as_ref().map(|journal| &journal.work);
+        matches!(work, Some(Work::SweepVolume { .. })) && self.volume.state == VolumeState::Deleting
     }
 
     /// The volume as callers see it.
@@ -218,6 +225,11 @@ pub(crate) enum Work {
         node: NodeId,
         target: Option<std::path::PathBuf>,
     },
+    /// Removes a volume that holds nothing from where no record says that it is; see `sweep`.
+    SweepVolume {
+        class: ClassName,
+        place: Option<Place>,
+    },
     /// Holds the volume still while another is copied from it.
     LendVolume {
         to: VolumeId,
@@ -232,7 +244,7 @@ impl Work {
     pub(crate) fn kind(&self) -> OperationKind {
         match self {
             Self::CreateVolume => OperationKind::CreateVolume,
-            Self::DeleteVolume => OperationKind::DeleteVolume,
+            Self::DeleteVolume | Self::SweepVolume { .. } => OperationKind::DeleteVolume,
             Self::ExpandVolume { .. } => OperationKind::ExpandVolume,
             Self::CreateSnapshot { .. } => OperationKind::CreateSnapshot,
             Self::DeleteSnapshot => OperationKind::DeleteSnapshot,

@@ -11,6 +11,7 @@ use hawser_core::name::Alias;
 use hawser_core::port::Store;
 use hawser_core::port::store::{Cas, Key, Prefix, Revision};
 
+use super::draft::{DRAFT, Draft, Drafts};
 use super::ids;
 use super::record::{NameRecord, Record, name_key};
 
@@ -41,10 +42,11 @@ impl Classify for RecordError {
     }
 }
 
-/// The store, in records.
+/// The store, in records, and the records that are not written yet. Lists show what is written.
 #[derive(Clone)]
 pub(crate) struct Records {
     store: Arc<dyn Store>,
+    drafts: Drafts,
 }
 
 /// One page of records; those that cannot be read are named apart.
@@ -57,16 +59,29 @@ pub(crate) struct RecordPage<R> {
 
 impl Records {
     pub(crate) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store }
+        Self { store, drafts: Drafts::default() }
     }
 
     pub(crate) async fn get<R: DeserializeOwned>(
         &self,
         key: &Key,
     ) -> Result<Option<(R, Revision)>> {
-        let Some(found) = self.store.get(key).await? else { return Ok(None) };
-        let record = decode(key, &found.value)?;
-        Ok(Some((record, found.revision)))
+        // First, because a draft becomes a record, and a record no draft.
+        let draft = self.drafts.find(key);
+        let Some(found) = self.store.get(key).await? else {
+            let draft = draft.map(|(_, value)| decode(key, &value)).transpose()?;
+            return Ok(draft.map(|record| (record, DRAFT)));
+        };
+        if let Some((number, _)) = draft {
+            self.drafts.end(key, number);
+        }
+        Ok(Some((decode(key, &found.value)?, found.revision)))
+    }
+
+    /// Shows a record that is in no store yet to whoever asks this process for it; `None` when there
+    /// is another. Whether the store has one is for the caller to see.
+    pub(crate) fn draft<R: Serialize>(&self, key: &Key, record: &R) -> Result<Option<Draft>> {
+        Ok(self.drafts.begin(key, encode(key, record)?))
     }
 
     /// `None` when the key exists.
@@ -85,11 +100,17 @@ impl Records {
         record: &R,
         expected: Revision,
     ) -> Result<Option<Revision>> {
+        if expected == DRAFT {
+            return Ok(None);
+        }
         Ok(done(self.store.put(key, encode(key, record)?, expected).await?))
     }
 
     /// `None` when the key has another revision or is gone.
     pub(crate) async fn delete(&self, key: &Key, expected: Revision) -> Result<Option<Revision>> {
+        if expected == DRAFT {
+            return Ok(None);
+        }
         Ok(done(self.store.delete(key, expected).await?))
     }
 

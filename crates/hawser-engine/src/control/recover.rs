@@ -14,6 +14,7 @@ use hawser_core::event::EventKind;
 use hawser_core::id::{GroupId, SnapshotId, VolumeId};
 use hawser_core::name::NodeId;
 use hawser_core::operation::Operation;
+use hawser_core::place::Place;
 use hawser_core::port::store::{Key, Prefix};
 use hawser_core::publication::Publication;
 
@@ -23,6 +24,7 @@ use super::job::REMEMBERED;
 use super::loan;
 use super::record::{GroupRecord, SnapshotRecord, VolumeRecord, Work};
 use super::restore;
+use super::sweep;
 use super::world::{Subject, World};
 
 /// As much of a record as tells whether it is held; reading the rest of a hundred thousand would
@@ -95,6 +97,7 @@ pub(crate) async fn start(world: &Arc<World>) -> Result<()> {
         restore::on_node(world, &id, &published).await?;
     }
     world.ready.store(true, Ordering::Release);
+    sweep::begin(world, None);
     Ok(())
 }
 
@@ -124,6 +127,7 @@ fn legible<T>(taken_up: Result<T>) -> Result<Option<T>> {
 
 /// Remembers a node that dialled in, and brings back what a reboot of it took away.
 pub(crate) async fn node_came(world: &Arc<World>, node: &NodeId) -> Result<()> {
+    sweep::begin(world, Some(Place::node(node)));
     let mut published = Vec::new();
     world
         .records

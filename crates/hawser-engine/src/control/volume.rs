@@ -20,7 +20,7 @@ use super::job::{Answer, Job, JobSpec};
 use super::record::{Journal, VolumeRecord, Work};
 use super::start::{Begun, Decision, on_volume};
 use super::world::{Subject, World, at_provider, busy};
-use super::{access, create, snapshot};
+use super::{access, create, snapshot, sweep};
 
 impl Driven for VolumeRecord {
     async fn forward(
@@ -45,6 +45,9 @@ impl Driven for VolumeRecord {
             Work::MountVolume { request, .. } => access::mount(world, hold, job, request).await,
             Work::UnmountVolume { node, target } => {
                 access::unmount(world, hold, job, node, target.as_deref()).await
+            }
+            Work::SweepVolume { class, place } => {
+                sweep::forward(world, hold, job, class, place.as_ref()).await
             }
             Work::DeleteSnapshot
             | Work::CreateGroup
@@ -88,6 +91,7 @@ impl Driven for VolumeRecord {
                 let target = new_mount.then_some(request.target.as_path());
                 access::take_back(world, hold, job, &request.node, made, target).await
             }
+            Work::SweepVolume { .. } => sweep::let_go(hold).await,
             Work::DeleteSnapshot
             | Work::CreateGroup
             | Work::DeleteGroup
@@ -107,6 +111,7 @@ impl Driven for VolumeRecord {
             | Work::UnpublishVolume { .. }
             | Work::DetachVolume { .. }
             | Work::UnmountVolume { .. }
+            | Work::SweepVolume { .. }
             | Work::DeleteSnapshot
             | Work::CreateGroup
             | Work::DeleteGroup

@@ -54,6 +54,9 @@ pub(crate) struct World {
     pub(crate) ready: AtomicBool,
     /// Finished operations are written to the store.
     pub(crate) history: bool,
+    /// Volumes may be made before they are recorded; what is left of one waits so long to be asked
+    /// for again.
+    pub(crate) drafts: Option<Duration>,
 }
 
 impl World {
@@ -221,6 +224,18 @@ impl World {
         subject: &Subject,
         resumed: bool,
     ) -> Option<Arc<Job>> {
+        let hold = Hold::new(self.records.clone(), journal.id.clone(), record, revision);
+        self.launch_held(hold, journal, subject, resumed)
+    }
+
+    /// The same with the right in hand.
+    pub(crate) fn launch_held<R: Driven>(
+        self: &Arc<Self>,
+        hold: Hold<R>,
+        journal: &Journal,
+        subject: &Subject,
+        resumed: bool,
+    ) -> Option<Arc<Job>> {
         let job = self.jobs.start(JobSpec {
             id: journal.id.clone(),
             kind: journal.work.kind(),
@@ -234,7 +249,6 @@ impl World {
             job.id.as_str(),
             format!("{} of {}", job.kind, job.subject_name),
         );
-        let hold = Hold::new(self.records.clone(), journal.id.clone(), record, revision);
         self.tasks.spawn(drive(self.clone(), hold, journal.clone(), job.clone()));
         Some(job)
     }

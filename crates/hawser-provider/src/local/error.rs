@@ -86,6 +86,8 @@ pub(super) enum LocalError {
     RecordTooLong { path: PathBuf },
     #[error("{} is still in use by {user}: detach it first (hawser doctor shows who holds it)", path.display())]
     StillUsed { path: PathBuf, user: String },
+    #[error("{} holds something, and was to be removed only if it holds nothing", path.display())]
+    NotBlank { path: PathBuf },
     #[error("{verb} {}", path.display())]
     Io { verb: &'static str, path: PathBuf, source: Errno },
     #[error("{verb} {}: something is mounted inside; unmount it first", path.display())]
@@ -126,6 +128,7 @@ impl Classify for LocalError {
             | Self::OtherKind { .. }
             | Self::OtherPlace { .. }
             | Self::OtherUser { .. }
+            | Self::NotBlank { .. }
             | Self::WrongType { .. } => Kind::Precondition,
             Self::InUse { .. } | Self::StillUsed { .. } | Self::MountInside { .. } => Kind::Busy,
             Self::Access { .. } | Self::Unplaced { .. } => Kind::Unsupported,
@@ -178,6 +181,7 @@ impl Classify for LocalError {
             | Self::Record { .. }
             | Self::RecordTooLong { .. }
             | Self::StillUsed { .. }
+            | Self::NotBlank { .. }
             | Self::Io { .. }
             | Self::MountInside { .. }
             | Self::NotAllowed { .. } => Outcome::Nothing,

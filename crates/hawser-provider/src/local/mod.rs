@@ -21,6 +21,7 @@
 //! One process at a time has a pool open; the lock on `pool.json` ends with the process.
 
 mod attempt;
+mod blank;
 mod change;
 mod error;
 mod folder;
@@ -77,13 +78,14 @@ static INFO: ProviderInfo = ProviderInfo {
 
 /// What every pool can do. The getters of [`Provider`] and the outline of the type follow this list,
 /// so that a control half without a pool says the same as the pool.
-const ABILITIES: [Ability; 6] = [
+const ABILITIES: [Ability; 7] = [
     Ability::Snapshots,
     Ability::Clones,
     Ability::Expand,
     Ability::Capacity,
     Ability::Inventory,
     Ability::Groups,
+    Ability::Blanks,
 ];
 
 fn can(ability: Ability) -> bool {

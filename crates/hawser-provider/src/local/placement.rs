@@ -64,6 +64,15 @@ impl LocalPool {
         }
     }
 
+    /// True when what is asked for is here: a pool that does not know its node is at no place.
+    pub(super) fn is_at(&self, place: Option<&Place>) -> bool {
+        match (&self.node, place) {
+            (Some(_) | None, None) => true,
+            (Some(here), Some(place)) => reaches(here, place),
+            (None, Some(_)) => false,
+        }
+    }
+
     /// Refuses to hand a volume to another node, which could never find it.
     pub(super) fn check_user(&self, user: &NodeId) -> Result<(), LocalError> {
         match &self.node {

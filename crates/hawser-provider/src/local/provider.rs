@@ -12,8 +12,9 @@ use hawser_core::node::NodeRecord;
 use hawser_core::port::Progress;
 use hawser_core::port::host::MountEntry;
 use hawser_core::port::provider::{
-    Expand, Groups, HasCapacity, Held, Inventory, Placement, Provider, ProviderInfo, Provision,
-    ProvisionSource, Provisioned, SnapshotAtProvider, Snapshots, VolumeAtProvider, filesystem_of,
+    Blanks, Expand, Groups, HasCapacity, Held, Inventory, Placement, Provider, ProviderInfo,
+    Provision, ProvisionSource, Provisioned, SnapshotAtProvider, Snapshots, VolumeAtProvider,
+    filesystem_of,
 };
 use hawser_core::volume::Access;
 use hawser_core::{ByteSize, Change, Error, Outcome, Result};
@@ -193,6 +194,10 @@ impl Provider for LocalPool {
     fn groups(&self) -> Option<&dyn Groups> {
         can(Ability::Groups).then_some(self)
     }
+
+    fn blanks(&self) -> Option<&dyn Blanks> {
+        can(Ability::Blanks).then_some(self)
+    }
 }
 
 #[async_trait]
@@ -353,7 +358,7 @@ impl LocalPool {
 
     /// The engine removes nothing that is published; this is the second line, against a device or
     /// mount that it has lost track of.
-    async fn check_unused(&self, path: &Path) -> Result<()> {
+    pub(super) async fn check_unused(&self, path: &Path) -> Result<()> {
         let user = match self.pool.settings.kind {
             PoolKind::Image => {
                 let devices = self.host.loop_devices().await?;

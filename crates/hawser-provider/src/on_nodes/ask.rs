@@ -77,6 +77,34 @@ impl NodePools {
         Ok(answers)
     }
 
+    /// Has these nodes do a call that may be left out on any of them.
+    pub(super) async fn ask_those<T>(
+        &self,
+        ids: &[NodeId],
+        call: &PoolCall,
+        take: fn(PoolAnswer) -> Option<T>,
+    ) -> Vec<(NodeId, T)> {
+        let mut answers = Vec::new();
+        for some in ids.chunks(AT_ONCE) {
+            let asked = some.iter().map(|id| async {
+                tokio::time::timeout(LOOK_LIMIT, self.ask(id, call.clone(), take)).await
+            });
+            for (id, answer) in some.iter().zip(join_all(asked).await) {
+                let reason = match answer {
+                    Ok(Ok(answer)) => {
+                        answers.push((id.clone(), answer));
+                        continue;
+                    }
+                    Ok(Err(error)) if lacks_class(&error) || lacks_call(&error) => continue,
+                    Ok(Err(error)) => error.sentence(),
+                    Err(_) => format!("no answer within {LOOK_LIMIT:?}"),
+                };
+                tracing::warn!(node.id = %id, class = %self.class, %reason, "a node is left out");
+            }
+        }
+        answers
+    }
+
     /// The room on these nodes; those that cannot say have none.
     pub(super) async fn rooms(&self, ids: &[NodeId]) -> Vec<(NodeId, Capacity)> {
         let mut rooms = Vec::new();
@@ -132,6 +160,12 @@ impl NodePools {
             Ok(Err(_)) | Err(_) => Topology::new(),
         }
     }
+}
+
+/// True when a node answered that it does not know the call: one of an earlier version, whose params
+/// have no such variant, or whose storage is of another kind.
+fn lacks_call(error: &Error) -> bool {
+    matches!(error.kind(), Kind::Invalid | Kind::Unsupported)
 }
 
 /// True when a node answered that it does not have the class, which is no fault of the class.

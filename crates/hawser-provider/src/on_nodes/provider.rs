@@ -14,8 +14,8 @@ use hawser_core::place::Place;
 use hawser_core::port::Progress;
 use hawser_core::port::pools::PoolCall;
 use hawser_core::port::provider::{
-    Expand, Groups, HasCapacity, Held, Inventory, Placement, Provider, ProviderInfo, Provision,
-    ProvisionSource, Provisioned, SnapshotAtProvider, Snapshots, VolumeAtProvider,
+    Blank, Blanks, Expand, Groups, HasCapacity, Held, Inventory, Placement, Provider, ProviderInfo,
+    Provision, ProvisionSource, Provisioned, SnapshotAtProvider, Snapshots, VolumeAtProvider,
 };
 use hawser_core::volume::Access;
 use hawser_core::{ByteSize, Change, Kind, Result};
@@ -156,6 +156,10 @@ impl Provider for NodePools {
         self.can(Ability::Groups).then_some(self)
     }
 
+    fn blanks(&self) -> Option<&dyn Blanks> {
+        self.can(Ability::Blanks).then_some(self)
+    }
+
     /// Whatever the storage is: it is on a node.
     fn placement(&self) -> Option<&dyn Placement> {
         Some(self)
@@ -249,5 +253,27 @@ impl Groups for NodePools {
             return Err(OnNodesError::Scattered { nodes }.into());
         }
         self.ask(&node, PoolCall::SnapshotGroup(members.to_vec()), answer!(Snapshots)).await
+    }
+}
+
+#[async_trait]
+impl Blanks for NodePools {
+    /// Of the nodes that answer: what is on another is found when that one can be asked.
+    async fn blanks(&self, at: Option<&Place>) -> Result<Vec<Blank>> {
+        let nodes = match at {
+            Some(place) => self.nodes_at(std::slice::from_ref(place)).await?.concat(),
+            None => self.nodes.ids().await?,
+        };
+        let mut all = Vec::new();
+        for (node, ids) in self.ask_those(&nodes, &PoolCall::Blanks, answer!(Blanks)).await {
+            let place = Some(Place::node(&node));
+            all.extend(ids.into_iter().map(|id| Blank { id, place: place.clone() }));
+        }
+        Ok(all)
+    }
+
+    async fn delete_blank(&self, blank: &Blank) -> Result<Change<()>> {
+        let node = self.node_at(blank.id.as_str(), blank.place.as_ref())?;
+        self.ask(&node, PoolCall::DeleteBlank(blank.clone()), answer!(Gone)).await
     }
 }

@@ -33,8 +33,8 @@ use hawser_core::port::host::{
 use hawser_core::port::kernel::{Disks, Events, Files, Iscsid, Locks, Maps, Nbd};
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::provider::{
-    Expand, Groups, HasCapacity, Held, Inventory, Placement, ProviderInfo, Provision, Provisioned,
-    SnapshotAtProvider, Snapshots, VolumeAtProvider,
+    Blank, Blanks, Expand, Groups, HasCapacity, Held, Inventory, Placement, ProviderInfo,
+    Provision, Provisioned, SnapshotAtProvider, Snapshots, VolumeAtProvider,
 };
 use hawser_core::port::registry::{LockGuard, Registered};
 use hawser_core::port::store::{Cas, Key, Listing, Prefix, Revision, Versioned, Watched};
@@ -51,7 +51,7 @@ use super::wrap::{wrap, wrap_ability};
 /// The names of all methods that are points, port by port.
 pub const METHODS: &[&[&str]] = &[
     STORE, HOST, CONNECTOR, PROVIDER, SNAPSHOTS, EXPAND, CAPACITY, INVENTORY, GROUPS, PLACEMENT,
-    NODE, NODES, REGISTRY, CONTROL,
+    BLANKS, NODE, NODES, REGISTRY, CONTROL,
 ];
 
 wrap! {
@@ -172,6 +172,9 @@ wrap! {
             fn placement(&self) -> Option<&dyn Placement> {
                 self.inner.placement().map(|_| self as &dyn Placement)
             }
+            fn blanks(&self) -> Option<&dyn Blanks> {
+                self.inner.blanks().map(|_| self as &dyn Blanks)
+            }
         }
         async fn check(&self, wanted: &Provision) -> Result<ByteSize>;
         async fn create(&self, wanted: &Provision, progress: &dyn Progress) -> Result<Change<Provisioned>>;
@@ -223,6 +226,13 @@ wrap_ability! {
     Placement by placement, PLACEMENT {
         async fn place(&self, wanted: &Provision, places: &[Place]) -> Result<Place>;
         async fn capacity_at(&self, place: &Place) -> Result<Capacity>;
+    }
+}
+
+wrap_ability! {
+    Blanks by blanks, BLANKS {
+        async fn blanks(&self, at: Option<&Place>) -> Result<Vec<Blank>>;
+        async fn delete_blank(&self, blank: &Blank) -> Result<Change<()>>;
     }
 }
 

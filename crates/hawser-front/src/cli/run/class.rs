@@ -121,6 +121,7 @@ fn word(ability: Ability) -> &'static str {
         Ability::Backup => "backup",
         Ability::Groups => "groups",
         Ability::Placement => "placement",
+        Ability::Blanks => "blanks",
     }
 }
 

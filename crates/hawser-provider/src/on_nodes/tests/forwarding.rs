@@ -8,7 +8,7 @@ use hawser_core::node::NodeRecord;
 use hawser_core::place::Place;
 use hawser_core::port::pools::PoolAnswer;
 use hawser_core::port::progress::Silent;
-use hawser_core::port::provider::{Provision, ProvisionSource, VolumeAtProvider};
+use hawser_core::port::provider::{Blank, Provision, ProvisionSource, VolumeAtProvider};
 use hawser_core::port::{Node, Nodes};
 use hawser_core::volume::Access;
 use hawser_core::{ByteSize, Error, Kind, Outcome};
@@ -234,4 +234,27 @@ async fn settings_that_no_node_could_use_are_refused_at_once() {
     }
     let error = refused(json!({ "of": "local", "path": "/pool" }), false).await;
     assert!(error.to_string().contains("no nodes"), "{error}");
+}
+
+#[tokio::test]
+async fn blank_volumes_are_those_of_the_nodes_that_can_tell() {
+    let cluster = cluster(&[("a", "east"), ("b", "west"), ("c", "west"), ("d", "west")]).await;
+    *cluster.node("c").pool.lock().unwrap() = None;
+    let (one, two) = (wanted("a"), wanted("b"));
+    cluster.provider.create(&one, &Silent).await.unwrap();
+    cluster.provider.create(&two, &Silent).await.unwrap();
+    let blanks = cluster.provider.blanks().unwrap();
+    // What a node of an earlier version says of a call that it does not know, and one that is away.
+    for (node, kind) in [("b", Kind::Invalid), ("d", Kind::Unavailable)] {
+        *cluster.node(node).instead.lock().unwrap() = Some(Err(Error::new(kind, "no")));
+    }
+
+    let found = blanks.blanks(None).await.unwrap();
+    let at_b = blanks.blanks(Some(&at("b"))).await.unwrap();
+    blanks.delete_blank(&at_b[0]).await.unwrap();
+
+    assert_eq!(found, [Blank { id: one.id, place: Some(at("a")) }]);
+    assert_eq!(at_b, [Blank { id: two.id, place: Some(at("b")) }]);
+    assert_eq!(cluster.node("a").asked.lock().unwrap()[1..], ["blanks"], "b's volume is b's");
+    assert_eq!(blanks.blanks(Some(&at("b"))).await.unwrap(), []);
 }

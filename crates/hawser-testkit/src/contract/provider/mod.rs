@@ -12,6 +12,7 @@
 //! failing hosts for rigs that can look there. The rest of the contract holds for all.
 
 mod basics;
+mod blanks;
 mod copies;
 mod cuts;
 mod groups;
@@ -37,6 +38,7 @@ use hawser_core::{ByteSize, Result, Timestamp};
 use crate::fake_host::FakeHost;
 
 pub use basics::*;
+pub use blanks::*;
 pub use copies::*;
 pub use cuts::*;
 pub use groups::*;
@@ -223,6 +225,11 @@ macro_rules! provider_contract {
             a_place_without_room_is_not_chosen
             room_is_told_by_place
             what_is_made_keeps_its_place
+            a_new_volume_is_blank_and_a_written_one_is_not
+            a_copy_is_as_blank_as_its_source
+            a_blank_volume_is_removed_once
+            only_a_blank_volume_is_removed_as_one
+            blank_volumes_are_told_by_place
             a_failing_host_leaves_nothing_behind
         );
     };
