@@ -8,6 +8,8 @@
 pub mod cli;
 #[cfg(feature = "csi")]
 pub mod csi;
+#[cfg(feature = "kubernetes")]
+pub mod kubernetes;
 #[cfg(test)]
 mod logged;
 #[cfg(feature = "rest")]
@@ -22,6 +24,8 @@ pub static FRONTS: &[&Front] = &[
     &cli::FRONT,
     #[cfg(feature = "csi")]
     &csi::FRONT,
+    #[cfg(feature = "kubernetes")]
+    &kubernetes::FRONT,
     #[cfg(feature = "rest")]
     &rest::FRONT,
 ];

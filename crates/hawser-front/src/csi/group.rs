@@ -22,7 +22,7 @@ use super::wire;
 
 /// The group controller of one driver.
 #[derive(Clone)]
-pub(super) struct GroupService {
+pub(crate) struct GroupService {
     pub(super) driver: Arc<Driver>,
     pub(super) control: Arc<dyn Control>,
 }

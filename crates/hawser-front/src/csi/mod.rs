@@ -21,6 +21,7 @@ mod exclusive;
 mod flags;
 mod group;
 mod identity;
+mod inside;
 mod listen;
 mod metrics;
 mod monitor;
@@ -33,10 +34,11 @@ mod settings;
 mod wire;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use endpoint::Endpoint;
 pub use error::CsiError;
+pub use inside::{Services, within};
 pub use metrics::Metrics;
 pub use monitor::serve_monitor;
 pub use registration::KubeletAnswer;

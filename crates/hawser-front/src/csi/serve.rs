@@ -1,13 +1,11 @@
 //! Runs a driver on its socket until it is told to stop.
 
 use std::pin::pin;
-use std::sync::Arc;
 
 use hawser_api::csi::v1::controller_server::ControllerServer;
 use hawser_api::csi::v1::group_controller_server::GroupControllerServer;
 use hawser_api::csi::v1::identity_server::IdentityServer;
 use hawser_api::csi::v1::node_server::NodeServer;
-use hawser_core::class::Ability;
 use hawser_core::{Error, Result};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,15 +13,12 @@ use tonic::transport::Server;
 use tonic::transport::server::Router;
 use tracing::{info, warn};
 
-use super::controller::ControllerService;
-use super::driver::Driver;
 use super::error::CsiError;
-use super::group::GroupService;
 use super::identity::IdentityService;
+use super::inside::Services;
 use super::listen::Socket;
 use super::node::NodeService;
 use super::registration;
-use super::settings::{CsiParts, CsiSettings};
 
 /// Far above any honest request: names, ids, and maps of 4 KiB each.
 const LARGEST_MESSAGE: usize = 4 << 20;
@@ -33,26 +28,22 @@ const LARGEST_HEAD: u32 = 64 << 10;
 const MOST_CALLS: u32 = 1024;
 
 /// Serves until `stop` is done, then takes no more calls and lets those at work come to their end
-/// within [`CsiSettings::grace`]. What is cut off then is recovered at the next start.
+/// within [`super::CsiSettings::grace`]. What is cut off then is recovered at the next start.
 ///
 /// `Kind::Busy` when another process listens on the socket, `Kind::Unavailable` when it cannot be
 /// made.
-pub async fn serve(
-    parts: CsiParts,
-    settings: CsiSettings,
-    stop: impl Future<Output = ()> + Send,
-) -> Result<()> {
-    if parts.control.is_none() && parts.node.is_none() {
+pub async fn serve(services: Services, stop: impl Future<Output = ()> + Send) -> Result<()> {
+    let driver = services.driver.clone();
+    if driver.parts.control.is_none() && driver.parts.node.is_none() {
         return Err(CsiError::NothingToServe.into());
     }
-    let grace = settings.grace;
-    let driver = Driver::new(parts, settings);
+    let grace = driver.settings.grace;
     let socket = Socket::bind(driver.settings.endpoint.path())?;
     let (name, path) = (driver.settings.driver.name(), driver.settings.endpoint.path());
     info!(csi.driver = name, path = %path.display(), "serving");
     let token = CancellationToken::new();
     let served = async {
-        router(&driver)
+        router(&services)
             .serve_with_incoming_shutdown(socket.callers(), token.clone().cancelled_owned())
             .await
             .map_err(|source| Error::from(CsiError::Serve { path: path.to_owned(), source }))
@@ -73,15 +64,13 @@ pub async fn serve(
     Ok(())
 }
 
-fn router(driver: &Arc<Driver>) -> Router {
+fn router(services: &Services) -> Router {
+    let driver = &services.driver;
     let identity = IdentityServer::new(IdentityService(driver.clone()));
-    let controller = driver.parts.control.clone().map(|control| {
-        let service = ControllerService { driver: driver.clone(), control };
-        ControllerServer::new(service).max_decoding_message_size(LARGEST_MESSAGE)
-    });
-    let groups = driver.parts.control.clone().filter(|_| driver.can(Ability::Groups));
-    let groups = groups.map(|control| {
-        let service = GroupService { driver: driver.clone(), control };
+    let controller = services
+        .controller()
+        .map(|service| ControllerServer::new(service).max_decoding_message_size(LARGEST_MESSAGE));
+    let groups = services.groups().map(|service| {
         GroupControllerServer::new(service).max_decoding_message_size(LARGEST_MESSAGE)
     });
     let node = driver.parts.node.clone().map(|node| {

@@ -77,6 +77,14 @@ pub(crate) const INFO: StoreInfo = StoreInfo {
     },
 };
 
+/// The way to a cluster and a namespace in it, as a store setting names them: what follows
+/// `kubernetes:`. For whoever has more to say to the API server than records.
+///
+/// Fails with `Invalid` for a place that is none.
+pub async fn connect(place: &str) -> Result<(Client, String)> {
+    Ok(Place::parse(place)?.connect().await?)
+}
+
 /// A store in a namespace of a cluster.
 pub struct Kubernetes {
     api: Arc<Api>,

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use http::HeaderValue;
+use http::header::USER_AGENT;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use tokio::task::spawn_blocking;
@@ -12,6 +14,9 @@ use super::error::{KubernetesError, said};
 /// The longest that a connection may take to be made; less than the limit of a request, so that what
 /// was never sent is known as such.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Who we are to the API server.
+const AGENT: &str = concat!("hawser/", env!("CARGO_PKG_VERSION"));
 
 /// The longest name of a namespace: a DNS label.
 const LONGEST_NAMESPACE: usize = 63;
@@ -48,6 +53,8 @@ impl Place {
         // The client would also repeat writes after 503 and 504, and then take its own first try
         // for somebody else's.
         config.default_retry = false;
+        // So that logs and audits of the cluster say who asks.
+        config.headers.push((USER_AGENT, HeaderValue::from_static(AGENT)));
         let namespace = match self.namespace {
             Some(namespace) => namespace,
             None => config.default_namespace.trim().to_owned(),

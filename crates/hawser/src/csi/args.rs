@@ -58,6 +58,12 @@ pub(crate) struct CsiArgs {
     /// Tell of success in events too, not only of failures
     #[arg(long, env = "HAWSER_SUCCESS_EVENTS")]
     pub(crate) success_events: bool,
+    /// The name of the pod that this process runs in, for the lease and for events
+    #[arg(long, env = "POD_NAME", value_name = "NAME")]
+    pub(crate) pod_name: Option<String>,
+    /// Take this taint off nodes whose kubelet lists the drivers, such as hawser.storage/not-ready
+    #[arg(long, env = "HAWSER_STARTUP_TAINT", value_name = "KEY")]
+    pub(crate) startup_taint: Option<String>,
     /// Where the controller takes in nodes: HOST:PORT
     #[arg(long, env = "HAWSER_LINK_SERVER", value_name = "HOST:PORT")]
     pub(crate) link_server: Option<String>,

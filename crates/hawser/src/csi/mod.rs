@@ -1,8 +1,8 @@
 //! `hawser csi`: the driver, whole or one half of it.
 
 mod args;
+mod cluster;
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -16,7 +16,8 @@ use hawser_core::error::{Error, Kind, Result, ResultExt};
 use hawser_core::name::NodeId;
 use hawser_core::port::{Control, Node, Upstream};
 use hawser_front::csi::{
-    CsiDriver, CsiParts, CsiSettings, Endpoint, Metrics, Registration, serve, serve_monitor,
+    CsiDriver, CsiParts, CsiSettings, Endpoint, Metrics, Registration, Services, serve,
+    serve_monitor,
 };
 
 use crate::assemble::{self, Storage};
@@ -24,22 +25,33 @@ use crate::serve::{self as daemon, Running};
 use crate::settings::Settings;
 
 pub(crate) use args::{CsiArgs, Mode};
+use cluster::Cluster;
 
 /// Serves until it is told to stop.
 pub(crate) async fn run(args: &CsiArgs, settings: &Settings) -> Result<()> {
-    if args.kubernetes {
-        let message = "this build does not watch a cluster by itself yet: run it beside the \
-                       sidecars, as the chart does with sidecars.enabled=true";
-        return Err(Error::new(Kind::Unsupported, message));
-    }
-    match args.mode {
-        Mode::All | Mode::Controller => controller(args, settings).await,
-        Mode::Node => node(args, settings).await,
+    match (args.mode, args.kubernetes) {
+        (Mode::All | Mode::Controller, true) => cluster::leading(args, settings).await,
+        (Mode::All | Mode::Controller, false) => {
+            let (metrics, stop) = (Metrics::new(env!("CARGO_PKG_VERSION")), Stop::when_asked());
+            controller(args, settings, metrics, None, &stop).await
+        }
+        (Mode::Node, false) => node(args, settings).await,
+        (Mode::Node, true) => {
+            let message = "--kubernetes is for the controller: a node registers with its kubelet \
+                           by --registration-dir";
+            Err(Error::new(Kind::Invalid, message))
+        }
     }
 }
 
 /// The control half, with this machine as its node in [`Mode::All`].
-async fn controller(args: &CsiArgs, settings: &Settings) -> Result<()> {
+async fn controller(
+    args: &CsiArgs,
+    settings: &Settings,
+    metrics: Metrics,
+    cluster: Option<&Cluster>,
+    stop: &Stop,
+) -> Result<()> {
     let host = assemble::host(&settings.state_dir).await?;
     let id = assemble::own_id(settings.node_id.as_ref(), &host).await?;
     let here = args.mode == Mode::All;
@@ -60,11 +72,17 @@ async fn controller(args: &CsiArgs, settings: &Settings) -> Result<()> {
         control: Some(control),
         node: half,
         upstream: running.engine.clone(),
-        metrics: Metrics::new(env!("CARGO_PKG_VERSION")),
+        metrics: metrics.clone(),
     };
-    let stop = Stop::when_asked();
+    let drivers = drivers(args, &id, &parts)?;
     let rest = running.serve_rest(listeners, stop.told());
-    let served = tokio::try_join!(rest, drivers(args, &id, parts, &stop));
+    let watched = async {
+        match cluster {
+            Some(cluster) => cluster.look_after(args, &drivers, stop).await,
+            None => monitor(args, metrics, parts.control.clone(), stop).await,
+        }
+    };
+    let served = tokio::try_join!(rest, serve_all(&drivers, stop), watched);
     stop.tell();
     info!("stopping");
     running.stop().await;
@@ -84,13 +102,15 @@ async fn node(args: &CsiArgs, settings: &Settings) -> Result<()> {
     let stop = Stop::when_asked();
     let link = tokio::spawn(dialler.run(to, stop.watch()));
     let metrics = Metrics::new(env!("CARGO_PKG_VERSION"));
-    let parts = CsiParts { abilities, control: None, node: Some(half), upstream, metrics };
-    let served = drivers(args, &id, parts, &stop).await;
+    let parts =
+        CsiParts { abilities, control: None, node: Some(half), upstream, metrics: metrics.clone() };
+    let drivers = drivers(args, &id, &parts)?;
+    let served = tokio::try_join!(serve_all(&drivers, &stop), monitor(args, metrics, None, &stop));
     stop.tell();
     if let Err(error) = link.await {
         warn!(%error, "the node link ended badly");
     }
-    served
+    served.map(drop)
 }
 
 /// Where the control half is: at the address that was given, else on this machine.
@@ -115,20 +135,25 @@ async fn destination(args: &CsiArgs, settings: &Settings) -> Result<Destination>
     Ok(Destination::Tls(Box::new(TlsTarget::open(name, port, None, files).await?)))
 }
 
-/// Serves the drivers that have a socket, each until the stop or until one of them fails.
-async fn drivers(args: &CsiArgs, id: &NodeId, parts: CsiParts, stop: &Stop) -> Result<()> {
+/// The drivers that have a socket.
+fn drivers(args: &CsiArgs, id: &NodeId, parts: &CsiParts) -> Result<Vec<Services>> {
     let sockets = [
         (CsiDriver::Published, Some(&args.endpoint)),
         (CsiDriver::Local, args.local_endpoint.as_ref()),
     ];
+    let given = sockets.into_iter().filter_map(|(driver, socket)| Some((driver, socket?)));
+    given
+        .map(|(driver, socket)| {
+            Ok(Services::new(parts.clone(), driver_settings(args, id, driver, socket)?))
+        })
+        .collect()
+}
+
+/// Serves drivers until the stop or until one of them fails.
+async fn serve_all(drivers: &[Services], stop: &Stop) -> Result<()> {
     let mut tasks = JoinSet::new();
-    for (driver, endpoint) in sockets {
-        let Some(endpoint) = endpoint else { continue };
-        let settings = driver_settings(args, id, driver, endpoint)?;
-        tasks.spawn(serve(parts.clone(), settings, stop.told()));
-    }
-    if let Some(address) = args.metrics {
-        tasks.spawn(monitor(address, parts.clone(), stop.told()));
+    for driver in drivers {
+        tasks.spawn(serve(driver.clone(), stop.told()));
     }
     let mut first = Ok(());
     while let Some(ended) = tasks.join_next().await {
@@ -144,16 +169,19 @@ async fn drivers(args: &CsiArgs, id: &NodeId, parts: CsiParts, stop: &Stop) -> R
     first
 }
 
+/// Serves metrics where they are asked for, until the stop.
 async fn monitor(
-    address: SocketAddr,
-    parts: CsiParts,
-    stop: impl Future<Output = ()> + Send + 'static,
+    args: &CsiArgs,
+    metrics: Metrics,
+    control: Option<Arc<dyn Control>>,
+    stop: &Stop,
 ) -> Result<()> {
+    let Some(address) = args.metrics else { return Ok(()) };
     let attempt = || format!("serving metrics on {address}");
     let listener = TcpListener::bind(address).await;
     let listener =
         listener.map_err(|source| Error::from_source(Kind::Invalid, source)).context(attempt)?;
-    serve_monitor(listener, parts.metrics, parts.control, stop).await.context(attempt)
+    serve_monitor(listener, metrics, control, stop.told()).await.context(attempt)
 }
 
 fn driver_settings(

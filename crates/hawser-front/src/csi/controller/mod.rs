@@ -29,7 +29,7 @@ use super::settings::CsiDriver;
 
 /// The controller of one driver.
 #[derive(Clone)]
-pub(super) struct ControllerService {
+pub(crate) struct ControllerService {
     pub(super) driver: Arc<Driver>,
     pub(super) control: Arc<dyn Control>,
 }

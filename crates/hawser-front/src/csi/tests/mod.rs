@@ -4,10 +4,11 @@
 mod attacks;
 mod callers;
 mod controller;
-mod fake;
+pub(crate) mod fake;
 mod garbage;
 mod groups;
 mod identity;
+pub(crate) mod inside;
 mod life;
 mod listing;
 mod local;

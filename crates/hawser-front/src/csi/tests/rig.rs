@@ -22,7 +22,7 @@ use tonic::transport::{Channel, Endpoint as Target};
 use tonic::{Code, Response, Status};
 
 use super::fake::{FakeControl, FakeNode, FakeUpstream, Storage, abilities};
-use crate::csi::{CsiDriver, CsiParts, CsiSettings, Metrics, serve};
+use crate::csi::{CsiDriver, CsiParts, CsiSettings, Metrics, Services, serve};
 
 pub(super) const GIB: i64 = 1 << 30;
 
@@ -86,7 +86,8 @@ impl Rig {
         };
         change(&mut settings, &mut parts);
         let (stop, stopped) = oneshot::channel::<()>();
-        let server = tokio::spawn(serve(parts, settings, async move { drop(stopped.await) }));
+        let server =
+            tokio::spawn(serve(Services::new(parts, settings), async move { drop(stopped.await) }));
         let channel = dial(&socket).await;
         let stop = Some(stop);
         Self { control, node, upstream, metrics, channel, socket, folder, stop, server }

@@ -15,7 +15,7 @@ use tonic::Code;
 
 use super::fake::abilities;
 use super::rig::{Rig, code, dial, mount};
-use crate::csi::{CsiDriver, CsiParts, CsiSettings, KubeletAnswer, Registration, serve};
+use crate::csi::{CsiDriver, CsiParts, CsiSettings, KubeletAnswer, Registration, Services, serve};
 
 /// What becomes of a driver on a socket of its own, with the parts of a rig.
 async fn try_serve(rig: &Rig, socket: &Path) -> hawser_core::Result<()> {
@@ -28,7 +28,7 @@ async fn try_serve(rig: &Rig, socket: &Path) -> hawser_core::Result<()> {
         upstream: rig.upstream.clone(),
         metrics: rig.metrics.clone(),
     };
-    serve(parts, settings, std::future::ready(())).await
+    serve(Services::new(parts, settings), std::future::ready(())).await
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_driver_without_parts_is_refused() {
         metrics: rig.metrics.clone(),
     };
 
-    assert!(serve(parts, settings, std::future::ready(())).await.is_err());
+    assert!(serve(Services::new(parts, settings), std::future::ready(())).await.is_err());
     rig.stop().await;
 }
 

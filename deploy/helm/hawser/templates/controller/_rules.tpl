@@ -11,7 +11,7 @@
   resources: [persistentvolumes/status, persistentvolumeclaims/status]
   verbs: [patch]
 - apiGroups: [storage.k8s.io]
-  resources: [storageclasses, volumeattributesclasses, csinodes]
+  resources: [storageclasses, volumeattributesclasses, csinodes, csidrivers]
   verbs: [get, list, watch]
 - apiGroups: [""]
   resources: [nodes]

@@ -31,17 +31,17 @@ use super::{Disk, Storage, missing, not_here};
 /// What the storage rounds sizes up to.
 const UNIT: u64 = 1 << 20;
 
-pub(in crate::csi::tests) struct FakeControl {
+pub(crate) struct FakeControl {
     pub(super) state: Mutex<State>,
     pub(super) storage: Storage,
     /// Every change answers that it goes on, and is done behind the caller.
-    pub(in crate::csi::tests) slow: Mutex<bool>,
+    pub(crate) slow: Mutex<bool>,
     /// Every change fails like this.
-    pub(in crate::csi::tests) fail: Mutex<Option<fn() -> Error>>,
+    pub(crate) fail: Mutex<Option<fn() -> Error>>,
     /// Volumes take a password to reach.
-    pub(in crate::csi::tests) needs_secrets: Mutex<bool>,
-    pub(in crate::csi::tests) ready: Mutex<bool>,
-    pub(in crate::csi::tests) sick: Mutex<bool>,
+    pub(crate) needs_secrets: Mutex<bool>,
+    pub(crate) ready: Mutex<bool>,
+    pub(crate) sick: Mutex<bool>,
 }
 
 #[derive(Default)]
@@ -71,7 +71,7 @@ impl State {
 }
 
 impl FakeControl {
-    pub(in crate::csi::tests) fn new(storage: Storage) -> Self {
+    pub(crate) fn new(storage: Storage) -> Self {
         let nodes = ["n1", "n2"].map(|node| node.parse().unwrap()).into();
         Self {
             state: Mutex::new(State { nodes, ..State::default() }),
@@ -88,11 +88,11 @@ impl FakeControl {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(in crate::csi::tests) fn volume_of(&self, id: &str) -> Option<Volume> {
+    pub(crate) fn volume_of(&self, id: &str) -> Option<Volume> {
         self.state().volumes.get(&id.parse().ok()?).cloned()
     }
 
-    pub(in crate::csi::tests) fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.state().volumes.len()
     }
 
@@ -123,7 +123,7 @@ impl FakeControl {
 }
 
 /// What at least one class can do.
-pub(in crate::csi::tests) fn abilities() -> HashSet<Ability> {
+pub(crate) fn abilities() -> HashSet<Ability> {
     classes().into_iter().flat_map(|class| class.abilities).collect()
 }
 
@@ -517,7 +517,7 @@ pub(super) fn add(
 
 /// For tests that look at snapshots that are not ready.
 impl FakeControl {
-    pub(in crate::csi::tests) fn set_snapshot_state(&self, id: &str, to: SnapshotState) {
+    pub(crate) fn set_snapshot_state(&self, id: &str, to: SnapshotState) {
         let id: SnapshotId = id.parse().unwrap();
         self.state().snapshots.get_mut(&id).unwrap().state = to;
     }

@@ -5,7 +5,7 @@ mod groups;
 mod node;
 mod upstream;
 
-pub(super) use control::{FakeControl, abilities};
+pub(crate) use control::{FakeControl, abilities};
 pub(super) use node::{FakeNode, unknown};
 pub(super) use upstream::{FakeUpstream, PASSWORD};
 
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 /// What the storage holds: both halves see it, as they do in the world.
 #[derive(Clone, Default)]
-pub(super) struct Storage(Arc<Mutex<BTreeMap<VolumeId, Disk>>>);
+pub(crate) struct Storage(Arc<Mutex<BTreeMap<VolumeId, Disk>>>);
 
 #[derive(Clone, Copy, Default)]
 pub(super) struct Disk {

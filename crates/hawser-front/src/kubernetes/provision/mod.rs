@@ -1,0 +1,291 @@
+//! Claims get volumes: what external-provisioner does, and what the controller-manager does to bind
+//! them.
+
+mod bind;
+mod forsaken;
+mod made;
+mod request;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hawser_api::csi::v1::controller_server::Controller;
+use hawser_api::csi::v1::{DeleteVolumeRequest, Volume as Made};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+use tonic::Code;
+use tracing::{info, warn};
+
+use super::error::ClusterError;
+use super::events::About;
+use super::names::{BETA_STORAGE_PROVISIONER, CLONE_FINALIZER, SELECTED_NODE, STORAGE_PROVISIONER};
+use super::objects::{Claim, Key, Object, StorageClass, Volume};
+use super::office::{CALL_LIMIT, Office};
+use super::queue::{Next, Queue};
+use super::table::Changed;
+use crate::csi::{Services, within};
+use forsaken::Begun;
+use request::{Wanted, volume_name};
+use source::Named;
+
+/// How many claims are worked on at once; as many as the requests that are under way at once.
+const WORKERS: usize = 64;
+
+/// How soon a claim is looked at again that waits for another object.
+const ANOTHER_LOOK: Duration = Duration::from_secs(5);
+
+/// Makes volumes for claims.
+pub(super) struct Provisioner {
+    office: Arc<Office>,
+    queue: Queue<Key>,
+    begun: Begun,
+}
+
+/// What there is to do for a claim.
+#[derive(Debug, PartialEq, Eq)]
+enum Step {
+    /// Nothing, or it is somebody else's to do.
+    Nothing,
+    /// A volume is to be made and bound.
+    Make { driver: String, class: String },
+    /// A volume that was made is to be bound, or what is said of it to be put right.
+    Bind,
+    /// Nobody copies it any more.
+    Release,
+}
+
+impl Provisioner {
+    pub(super) fn new(office: Arc<Office>) -> Arc<Self> {
+        Arc::new(Self { office, queue: Queue::default(), begun: Begun::default() })
+    }
+
+    /// A claim has changed.
+    pub(super) fn heard_claim(&self, changed: &Changed<Claim>) {
+        let now = changed.now.as_deref();
+        // One that is gone is looked at, too: its volume may be under way.
+        if now.is_none_or(|claim| self.step(claim) != Step::Nothing) {
+            self.queue.add(changed.key.clone());
+        }
+        // Sources are waited for, and kept while they are copied.
+        let of = |claim: &Claim| match source::named(claim) {
+            Ok(Named::Claim(name)) => Some(Key::within(claim.key().namespace, name)),
+            Ok(Named::Nothing | Named::Snapshot(_) | Named::Foreign(_)) | Err(_) => None,
+        };
+        let source = changed.before.as_deref().or(now).and_then(of);
+        source.into_iter().for_each(|key| self.queue.add(key));
+    }
+
+    /// A volume has changed: its claim may be waiting for it.
+    pub(super) fn heard_volume(&self, changed: &Changed<Volume>) {
+        let Some(volume) = changed.now.as_deref() else { return };
+        let ours = volume.csi().is_some_and(|csi| self.office.driver(&csi.driver).is_some());
+        if let Some(claim) = volume.spec.claim_ref.as_ref().filter(|_| ours && !volume.is("Bound"))
+        {
+            self.queue.add(Key::within(&claim.namespace, &claim.name));
+        }
+    }
+
+    /// A class has changed: claims that could not be served may be now.
+    pub(super) fn heard_class(&self, changed: &Changed<StorageClass>) {
+        let Some(class) = changed.now.as_deref() else { return };
+        if self.office.driver(&class.provisioner).is_none() {
+            return;
+        }
+        let waits = |claim: &Claim| claim.class_name() == Some(class.name()) && !claim.is_bound();
+        for claim in self.office.tables.claims.all(waits) {
+            self.queue.add(claim.key());
+        }
+    }
+
+    /// Works until it is told to stop.
+    pub(super) async fn run(self: Arc<Self>, stop: CancellationToken) {
+        // What was heard before everything was known may not have shown what there is to do.
+        for claim in self.office.tables.claims.all(|claim| self.step(claim) != Step::Nothing) {
+            self.queue.add(claim.key());
+        }
+        let this = self.clone();
+        let work = move |key| this.clone().work(key);
+        self.queue.run(WORKERS, stop, work).await;
+    }
+
+    fn step(&self, claim: &Claim) -> Step {
+        if claim.is_going() {
+            let copied = claim.has_finalizer(CLONE_FINALIZER);
+            return if copied { Step::Release } else { Step::Nothing };
+        }
+        let annotated = claim.annotation(STORAGE_PROVISIONER);
+        let provisioner = annotated.or(claim.annotation(BETA_STORAGE_PROVISIONER));
+        let Some(driver) = provisioner.filter(|name| self.office.driver(name).is_some()) else {
+            return Step::Nothing;
+        };
+        let own = volume_name(claim);
+        match claim.volume_name() {
+            Some(name) if name != own => return Step::Nothing,
+            Some(_) | None => {}
+        }
+        match self.office.tables.volumes.named(&own) {
+            Some(volume) if claim.is_bound() && volume.is("Bound") => return Step::Nothing,
+            Some(_) => return Step::Bind,
+            None if claim.is_bound() => return Step::Nothing,
+            None => {}
+        }
+        let class = claim.class_name().and_then(|name| self.office.tables.classes.named(name));
+        let Some(class) = class.filter(|class| class.provisioner == driver) else {
+            return Step::Nothing;
+        };
+        if class.waits_for_consumer()
+            && claim.annotation(SELECTED_NODE).is_none()
+            && claim.volume_name().is_none()
+        {
+            return Step::Nothing;
+        }
+        Step::Make { driver: driver.to_owned(), class: class.name().to_owned() }
+    }
+
+    async fn work(self: Arc<Self>, key: Key) -> Next {
+        let Some(claim) = self.office.tables.claims.get(&key) else {
+            return self.forsake(&key, None).await;
+        };
+        if self.begun.is_of_another(&key, claim.uid()) || (claim.is_going() && self.begun.has(&key))
+        {
+            return self.forsake(&key, Some(&claim)).await;
+        }
+        let done = match self.step(&claim) {
+            Step::Nothing => return Next::Done,
+            Step::Release => self.release(&claim).await,
+            Step::Bind => bind::bind(&self.office, &claim).await,
+            Step::Make { driver, class } => self.provide(&claim, &driver, &class).await,
+        };
+        match done {
+            Ok(()) => Next::Done,
+            Err(error) => self.failed(&claim, &error).await,
+        }
+    }
+
+    /// Makes the volume, writes it down and binds it.
+    async fn provide(&self, claim: &Claim, driver: &str, class: &str) -> Result<(), ClusterError> {
+        let (Some(services), Some(class)) =
+            (self.office.driver(driver), self.office.tables.classes.named(class))
+        else {
+            return Ok(());
+        };
+        if let Named::Foreign(kind) = source::named(claim)? {
+            info!(claim = %claim.key(), kind, "left to whoever fills volumes from such things");
+            return Ok(());
+        }
+        let wanted = Wanted::of(&self.office, driver, claim, &class).await?;
+        let made = self.make(services, claim, &wanted).await?;
+        let object = made::volume(claim, &class, &wanted, &made);
+        bind::write(&self.office, claim, &object).await?;
+        self.begun.end(&claim.key());
+        let message = format!("made volume {}", volume_name(claim));
+        self.office.events.normal(About::of(claim), "ProvisioningSucceeded", message);
+        Ok(())
+    }
+
+    /// Asks the driver for the volume, and notes the request for as long as its outcome matters.
+    async fn make(
+        &self,
+        services: &Services,
+        claim: &Claim,
+        wanted: &Wanted,
+    ) -> Result<Made, ClusterError> {
+        let Some(controller) = services.controller() else {
+            return Err(ClusterError::NotYet("this process has no controller".into()));
+        };
+        self.begun.begin(claim, services.name(), &wanted.request);
+        let answer = controller.create_volume(within(CALL_LIMIT, wanted.request.clone())).await;
+        let made = match answer {
+            Ok(answer) => answer.into_inner().volume.unwrap_or_default(),
+            Err(status) => {
+                let error = ClusterError::from(status);
+                if !error.may_be_at_work() {
+                    self.begun.end(&claim.key());
+                }
+                return Err(error);
+            }
+        };
+        let sourced = wanted.request.volume_content_source.is_some();
+        let asked = wanted.request.capacity_range.as_ref().map_or(0, |range| range.required_bytes);
+        let small = made.capacity_bytes != 0 && made.capacity_bytes < asked;
+        if small || (sourced && made.content_source.is_none()) {
+            let request = DeleteVolumeRequest {
+                volume_id: made.volume_id,
+                secrets: wanted.request.secrets.clone(),
+            };
+            controller.delete_volume(within(CALL_LIMIT, request)).await?;
+            self.begun.end(&claim.key());
+            let why = "the driver made something else than was asked for; it was removed";
+            return Err(ClusterError::Wrong(why.into()));
+        }
+        Ok(made)
+    }
+
+    /// Says what went wrong, and when to try again.
+    async fn failed(&self, claim: &Claim, error: &ClusterError) -> Next {
+        if error.is_conflict() || error.is_absent() {
+            // Somebody else is at the object; what it is now comes with the watch.
+            return Next::After(Duration::from_secs(1));
+        }
+        let (key, reason) = (claim.key(), error.sentence());
+        if error.code() == Some(Code::ResourceExhausted)
+            && claim.annotation(SELECTED_NODE).is_some()
+            && claim.volume_name().is_none()
+        {
+            self.give_back(claim).await;
+        }
+        let at_work = error.code() == Some(Code::Aborted);
+        if at_work {
+            info!(claim = %key, reason, "not done yet");
+            return Next::After(Duration::from_secs(1));
+        }
+        warn!(claim = %key, reason, "no volume yet");
+        self.office.events.warning(About::of(claim), "ProvisioningFailed", reason);
+        match error {
+            ClusterError::NotYet(_) => Next::After(ANOTHER_LOOK),
+            ClusterError::Api { .. }
+            | ClusterError::Driver(_)
+            | ClusterError::Wrong(_)
+            | ClusterError::NotLeading => Next::Retry,
+        }
+    }
+
+    /// Lets the scheduler choose another node: on this one there is no room.
+    async fn give_back(&self, claim: &Claim) {
+        let patch = json!({ "metadata": {
+            "uid": claim.uid(),
+            "resourceVersion": claim.meta_version(),
+            "annotations": { SELECTED_NODE: null },
+        }});
+        match self.office.cluster.patch::<Claim>(&claim.key(), &patch).await {
+            Ok(claim) => drop(self.office.tables.claims.tell(claim)),
+            Err(error) => {
+                warn!(claim = %claim.key(), reason = error.sentence(), "not given back to the scheduler");
+            }
+        }
+    }
+
+    /// Takes off a mark of external-provisioner's: it keeps claims that are being copied, and what
+    /// is copied here is kept by the engine.
+    async fn release(&self, claim: &Claim) -> Result<(), ClusterError> {
+        let key = claim.key();
+        let copies = |other: &Claim| {
+            other.key().namespace == key.namespace
+                && !other.is_bound()
+                && source::named(other).is_ok_and(|source| source == Named::Claim(&key.name))
+        };
+        if self.office.tables.claims.any(copies) {
+            return Err(ClusterError::NotYet(format!("claim {key} is being copied")));
+        }
+        let left: Vec<_> =
+            claim.finalizers().iter().filter(|there| *there != CLONE_FINALIZER).collect();
+        let patch = json!({ "metadata": {
+            "uid": claim.uid(), "resourceVersion": claim.meta_version(), "finalizers": left,
+        }});
+        self.office.tables.claims.tell(self.office.cluster.patch::<Claim>(&key, &patch).await?);
+        Ok(())
+    }
+}
