@@ -12,11 +12,13 @@ XTASK  := $(CARGO) xtask
 # `cargo run` takes no --workspace, and would build the dependencies anew.
 LAB    = $(CARGO) build --workspace --bin lab --locked && $(TARGET)/debug/lab
 CLUSTER = $(CARGO) build --workspace --bins --locked && $(TARGET)/debug/cluster
+# The tests on a real Kubernetes, without the slow one and the one that brings a cluster of its own.
+CLUSTER_TESTS = $(filter-out cluster_faults cluster_store,$(basename $(notdir $(wildcard crates/hawser-live/tests/cluster_*.rs))))
 # The features of the workspace that can be built alone, as PACKAGE/FEATURE.
 FEATURES = $(shell sed -n '/^\[features\]/,/^\[/{s/^\([a-z0-9_-]*\) *=.*/\1/p}' crates/hawser-front/Cargo.toml | grep -v '^default$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up build install test check check-full fmt crash fuzz e2e e2e-sanity e2e-cluster cluster-shell lab lab-core lab-soak lab-shell bench bench-core bench-connect chart manifests packages clean
+.PHONY: help demo up build install test check check-full fmt crash fuzz e2e e2e-sanity e2e-cluster e2e-faults cluster-shell lab lab-core lab-soak lab-shell bench bench-core bench-connect bench-csi chart manifests packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,12 +74,13 @@ fuzz: ## every parser, CASES (20000) times each: made-up input, and its corpus d
 e2e: packages ## tests against the real thing: loop devices, csi-sanity, a real Kubernetes; says which tiers exist
 	@echo "loop_     real loop devices, file systems and mounts; needs root: runs now, and in make test"
 	@echo "sanity    csi-sanity against our CSI driver; needs root and Go: runs now (make e2e-sanity)"
-	@echo "cluster_  a real Kubernetes; needs root and Go: runs now (make e2e-cluster)"
+	@echo "cluster_  a real Kubernetes; needs root and Go: runs now (make e2e-cluster, make e2e-faults)"
 	@echo "vm_       real kernels and targets in a guest: make lab, make lab-core"
 	@echo "svc_      etcd, Gluster, OpenStack on loopback: not there yet"
 	@$(XTASK) test --workspace loop_
 	@$(MAKE) --no-print-directory e2e-sanity
 	@$(MAKE) --no-print-directory e2e-cluster
+	@$(MAKE) --no-print-directory e2e-faults
 
 # One test after the other: they share the loop devices of the machine, and its time.
 e2e-sanity: packages ## csi-sanity against our CSI driver; builds it once, in a minute or two
@@ -86,7 +89,11 @@ e2e-sanity: packages ## csi-sanity against our CSI driver; builds it once, in a 
 
 e2e-cluster: packages ## tests on a real Kubernetes, built once, in about 10 minutes; NAME=cluster_x runs one file
 	@$(CLUSTER) build
-	@$(XTASK) test --workspace --test '$(if $(NAME),$(NAME),cluster_*)' -- --test-threads=1
+	@$(XTASK) test --workspace $(addprefix --test ,$(if $(NAME),$(NAME),$(CLUSTER_TESTS))) -- --test-threads=1
+
+e2e-faults: packages ## controller and node killed at random on a real Kubernetes; HAWSER_FAULT_CLAIMS (200) claims
+	@$(CLUSTER) build
+	@$(XTASK) test --workspace --test cluster_faults -- --test-threads=1
 
 cluster-shell: packages ## a shell beside a real Kubernetes; NODES=2 gives it two nodes
 	@$(CLUSTER) shell $(if $(NODES),--nodes $(NODES))
@@ -103,13 +110,17 @@ lab-soak: packages ## the lab's long runs
 lab-shell: packages ## a shell in a guest; NAME=vm_x with the needs of that suite
 	@$(LAB) shell $(NAME)
 
-bench: bench-core bench-connect ## all benches
+bench: bench-core bench-connect bench-csi ## all benches
 
 bench-core: packages build ## creates and lists per second, restart, memory, start-up, copies
 	$(CARGO) bench --locked -p hawser-live --bench core
 
 bench-connect: packages ## iSCSI attach and detach against os-brick, in a guest; properties
 	@$(LAB) bench connect
+
+bench-csi: packages build ## claims, snapshots and pods on a real Kubernetes against csi-driver-host-path and the sidecars
+	@$(CLUSTER) build
+	$(CARGO) bench --locked -p hawser-live --bench csi
 
 chart: ## the Helm chart: lint, many values, and deploy/kubernetes as it gives it; builds Helm with Go
 	@tools/chart check

@@ -25,7 +25,7 @@ use crate::process::{Ground, Program};
 use action::{Action, NODE};
 use check::Doubts;
 use client::{Board, Client, Shared};
-use rng::Rng;
+pub use rng::Rng;
 
 /// How many clients work at the same time.
 const CLIENTS: u64 = 4;

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 /// A stream of numbers that its seed decides.
 #[derive(Clone, Debug)]
-pub(super) struct Rng(u64);
+pub struct Rng(u64);
 
 impl Rng {
     /// The stream of a seed.
-    pub(super) fn new(seed: u64) -> Self {
+    pub fn new(seed: u64) -> Self {
         // Neighbouring seeds must not give similar streams, and zero gives none.
         Self(seed.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
@@ -22,23 +22,23 @@ impl Rng {
     }
 
     /// A number from `from` to below `to`.
-    pub(super) fn range(&mut self, from: u64, to: u64) -> u64 {
+    pub fn range(&mut self, from: u64, to: u64) -> u64 {
         from + self.next() % (to - from)
     }
 
     /// True once in so many times.
-    pub(super) fn one_in(&mut self, times: u64) -> bool {
+    pub fn one_in(&mut self, times: u64) -> bool {
         self.range(0, times) == 0
     }
 
     /// One of several.
-    pub(super) fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
+    pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         let at = self.range(0, items.len() as u64);
         &items[usize::try_from(at).expect("below a length")]
     }
 
     /// A time from `from` to below `to` milliseconds.
-    pub(super) fn millis(&mut self, from: u64, to: u64) -> Duration {
+    pub fn millis(&mut self, from: u64, to: u64) -> Duration {
         Duration::from_micros(self.range(from * 1000, to * 1000))
     }
 }

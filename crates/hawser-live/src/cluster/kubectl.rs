@@ -102,6 +102,15 @@ impl Kubectl {
         self.apply(list.to_string());
     }
 
+    /// Changes fields of an object: what is `null` goes, lists are replaced.
+    #[track_caller]
+    pub fn patch(&self, object: &Object, change: &Value) {
+        let (place, change) = (object.place(), change.to_string());
+        let mut args = vec!["patch", &object.kind, &object.name, "--type=merge", "-p", &change];
+        args.extend(place.iter().map(String::as_str));
+        self.ok(&args);
+    }
+
     /// Deletes an object and does not wait until it is gone; one that is not there is fine.
     #[track_caller]
     pub fn delete(&self, object: &Object) {

@@ -3,13 +3,14 @@
 //! Its programs are built once, from versions that are pinned in `lab/cluster.versions`, into a cache
 //! outside of the tree ([`Place`]). A [`Cluster`] starts etcd, the API server and, as its [`Options`]
 //! say, controllers and nodes with real pods, all in namespaces of their own that end with it. Tests
-//! talk to it through the real [`Kubectl`]. [`sanity`] runs csi-sanity against a driver, which needs
-//! no cluster. How to use it: `docs/cluster.md`.
+//! talk to it through the real [`Kubectl`]. [`driver`] starts CSI drivers beside it. [`sanity`] runs
+//! csi-sanity against a driver, which needs no cluster. How to use it: `docs/cluster.md`.
 
 mod build;
 mod cgroups;
 mod control;
 mod debian;
+pub mod driver;
 mod end;
 mod error;
 mod image;

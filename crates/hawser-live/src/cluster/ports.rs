@@ -42,6 +42,13 @@ impl Ports {
     }
 }
 
+/// One more port that nobody has now.
+pub(super) fn own_port() -> Result<u16> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let address = listener.and_then(|listener| listener.local_addr());
+    Ok(address.attempt(|| "looking for a free port".to_owned())?.port())
+}
+
 /// True when somebody listens on a port of loopback.
 pub(super) fn answers(port: u16) -> bool {
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));

@@ -18,6 +18,9 @@ const DEATH_LIMIT: Duration = Duration::from_secs(10);
 /// How long the way into the namespaces may take.
 const ENTER_LIMIT: Duration = Duration::from_secs(10);
 
+/// Parts of a second in which `/proc` counts the time of processes, the same on every Linux.
+const TICKS: u32 = 100;
+
 /// The program; killed when dropped. Its log stays with the cluster.
 #[derive(Debug)]
 pub struct Process {
@@ -109,6 +112,13 @@ impl Process {
         line.split_whitespace().next()?.parse().ok()
     }
 
+    /// How much time of a processor it has used, itself and the kernel for it; nothing when it has
+    /// ended.
+    pub fn processor_time(&mut self) -> Option<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid()?)).ok()?;
+        time_in(&stat)
+    }
+
     /// Where it says what it says.
     pub fn log(&self) -> &Path {
         &self.log
@@ -125,5 +135,26 @@ impl Drop for Process {
         if self.ended().is_none() {
             self.kill();
         }
+    }
+}
+
+/// The time in a line of `/proc/PID/stat`, of the program and of the kernel for it.
+fn time_in(stat: &str) -> Option<Duration> {
+    // The name of the program may hold anything; the two times are 11 words behind what follows it.
+    let (_, rest) = stat.rsplit_once(") ")?;
+    let mut words = rest.split(' ').skip(11);
+    let mut next = || words.next()?.parse::<u32>().ok();
+    Some(Duration::from_secs(1) * (next()? + next()?) / TICKS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_process_is_that_of_the_program_and_of_the_kernel() {
+        let stat = "17 (a) b) S 5 17 17 0 -1 4194560 900 0 0 0 120 30 7 7 20 0 4 0 1000 0";
+        assert_eq!(time_in(stat), Some(Duration::from_millis(1500)));
+        assert_eq!(time_in("nonsense"), None);
     }
 }
