@@ -25,6 +25,9 @@ pub struct Publication {
     /// The node asked for it by itself, and gives it back by itself.
     #[serde(default)]
     pub claimed: bool,
+    /// No other node has it at the same time, whatever the volume bears.
+    #[serde(default)]
+    pub single_node: bool,
     /// Reaching the volume takes secrets, which are not in `info`.
     #[serde(default)]
     pub needs_secrets: bool,
@@ -73,12 +76,15 @@ pub struct PublishRequest {
     /// See [`Publication::node_led`].
     #[serde(default)]
     pub node_led: bool,
+    /// See [`Publication::single_node`].
+    #[serde(default)]
+    pub single_node: bool,
 }
 
 impl PublishRequest {
     /// A right whose use the control half sees to.
     pub fn new(node: NodeId, read_only: bool) -> Self {
-        Self { node, read_only, node_led: false }
+        Self { node, read_only, node_led: false, single_node: false }
     }
 }
 

@@ -51,6 +51,9 @@ pub struct Volume {
     pub identity: Option<Identity>,
     /// Who may use it, and what they made of that.
     pub publications: Vec<Publication>,
+    /// Nobody was ever given the right to use it; false, too, where that is not known.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub untouched: bool,
     /// The operation that holds it now.
     pub operation: Option<OperationId>,
     /// When it was asked for.
@@ -197,6 +200,9 @@ pub struct VolumeRequest {
     /// From where it must be reached, the better places first: from at least one of them. Anywhere
     /// when empty.
     pub places: Vec<Place>,
+    /// How large it may be at most: where the storage would make it larger, nothing is made and the
+    /// answer is `Kind::OutOfRange`. A volume that is there is answered as it is.
+    pub limit: Option<ByteSize>,
 }
 
 impl VolumeRequest {
@@ -212,6 +218,7 @@ impl VolumeRequest {
             labels: Labels::default(),
             parameters: BTreeMap::new(),
             places: Vec::new(),
+            limit: None,
         }
     }
 

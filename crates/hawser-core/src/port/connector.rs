@@ -1,5 +1,7 @@
 //! The connector port: one protocol on this host.
 
+use std::fmt;
+
 use async_trait::async_trait;
 
 use crate::attach::{Attach, AttachRecord, Attached, Detach, Health};
@@ -76,10 +78,31 @@ pub struct ConnectorInfo {
     pub platforms: &'static [Platform],
     /// What it gives.
     pub abilities: Abilities,
-    /// What it was proven against.
-    pub proof: Proof,
+    /// What each ability was proven against.
+    pub proofs: Proofs,
+    /// What differs for one of several protocols.
+    pub own: &'static [Own],
     /// What the host must have.
     pub needs: &'static [Need],
+}
+
+impl ConnectorInfo {
+    /// The note of one of its protocols, and what that was proven against.
+    pub fn told(&self, protocol: &str) -> (&'static str, Proofs) {
+        let own = self.own.iter().find(|own| own.protocol == protocol);
+        own.map_or((self.note, self.proofs), |own| (own.note, own.proofs))
+    }
+}
+
+/// What is told of one of several protocols in place of what is told of all.
+#[derive(Clone, Copy, Debug)]
+pub struct Own {
+    /// The protocol.
+    pub protocol: &'static str,
+    /// Its note.
+    pub note: &'static str,
+    /// What its abilities were proven against.
+    pub proofs: Proofs,
 }
 
 /// What a connector can do beyond connect and disconnect.
@@ -108,27 +131,69 @@ pub enum PathsBy {
     Driver,
 }
 
-/// What a connector was proven against, the strongest first.
+/// What each ability of a connector was proven against; the ones that it lacks do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proofs {
+    /// Attaching and detaching.
+    pub connect: Proof,
+    /// Seeing a larger volume.
+    pub extend: Proof,
+    /// Several paths.
+    pub multipath: Proof,
+    /// LUKS above it.
+    pub encryption: Proof,
+    /// A single writer.
+    pub reservation: Proof,
+}
+
+impl Proofs {
+    /// What the connector does itself has one proof. LUKS and reservations are laid above its device
+    /// by others, and count as not proven until it is said what proves them there.
+    pub const fn of(own: Proof) -> Self {
+        Self {
+            connect: own,
+            extend: own,
+            multipath: own,
+            encryption: Proof::Nothing,
+            reservation: Proof::Nothing,
+        }
+    }
+
+    /// With this proof of LUKS above its device.
+    pub const fn encryption(self, encryption: Proof) -> Self {
+        Self { encryption, ..self }
+    }
+
+    /// With this proof of reservations at its device.
+    pub const fn reservation(self, reservation: Proof) -> Self {
+        Self { reservation, ..self }
+    }
+}
+
+/// What an ability was proven against, the strongest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// A real kernel and a real target, in the lab.
-    RealKernel,
-    /// The real daemon or server, in the lab.
-    RealDaemon,
+    /// A real kernel and a real target, by this suite of the lab.
+    Kernel(&'static str),
+    /// The real daemon or server, by this suite of the lab.
+    Daemon(&'static str),
     /// A simulator of the vendor's interface, written from its specification.
     Simulator,
     /// Recorded or constructed files.
     Fixtures,
+    /// Nothing: it should work, and nobody has seen it.
+    Nothing,
 }
 
-impl Proof {
-    /// In words.
-    pub fn as_str(self) -> &'static str {
+impl fmt::Display for Proof {
+    /// A word, and the suite where there is one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::RealKernel => "real kernel and target",
-            Self::RealDaemon => "real daemon",
-            Self::Simulator => "simulator",
-            Self::Fixtures => "fixtures",
+            Self::Kernel(suite) => write!(f, "kernel {suite}"),
+            Self::Daemon(suite) => write!(f, "daemon {suite}"),
+            Self::Simulator => f.write_str("simulator"),
+            Self::Fixtures => f.write_str("fixtures"),
+            Self::Nothing => f.write_str("not proven"),
         }
     }
 }
@@ -196,13 +261,25 @@ pub enum Need {
         /// What makes it, in words.
         from: &'static str,
     },
-    /// A daemon that must run.
+    /// A daemon that must run, and that connecting does not start by itself.
     Daemon {
         /// Its name, as in `/proc/PID/comm`.
         name: &'static str,
-        /// The packages that have it.
-        packages: Packages,
+        /// Where it is asked, or started by asking; without it, that its process is there counts.
+        socket: Option<AbstractSocket>,
+        /// Where to get it, in words.
+        from: &'static str,
     },
+}
+
+/// An abstract Unix socket that a daemon, or whoever starts it on demand, listens at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbstractSocket {
+    /// Its name, without the zero byte or `@` before it.
+    pub name: &'static str,
+    /// A file of settings and the one in it that has the command by which the programs of the daemon
+    /// start it where nobody listens.
+    pub starter: Option<(&'static str, &'static str)>,
 }
 
 /// One package in the four package worlds; empty where that world has none.
@@ -244,5 +321,14 @@ mod tests {
         ] {
             assert_eq!(Platform::of(machine).as_str(), constant);
         }
+    }
+
+    #[test]
+    fn what_lies_above_a_device_is_not_proven_by_the_device() {
+        let proofs = Proofs::of(Proof::Kernel("vm_a"));
+        assert_eq!(proofs.extend.to_string(), "kernel vm_a");
+        assert_eq!((proofs.encryption, proofs.reservation), (Proof::Nothing, Proof::Nothing));
+        let proofs = proofs.encryption(Proof::Simulator);
+        assert_eq!((proofs.encryption, proofs.reservation), (Proof::Simulator, Proof::Nothing));
     }
 }

@@ -438,7 +438,7 @@ pub enum SeenKind {
 pub struct LoopDevice {
     /// Its node, such as `/dev/loop3`.
     pub device: PathBuf,
-    /// The file, as the kernel tells it now; ends in ` (deleted)` when the file is gone.
+    /// The file, by the path that leads to it now; ends in ` (deleted)` when the file is gone.
     pub backing_file: PathBuf,
     /// Our mark in the device's label; `None` for devices of others.
     pub mark: Option<String>,

@@ -129,8 +129,11 @@ pub struct ConnectorStatus {
     pub protocol: String,
     /// `stable`, `preview` or `legacy`.
     pub maturity: String,
-    /// What proves it.
+    /// What proves that it attaches and detaches; `proofs` has the rest.
     pub proof: String,
+    /// What proves each of its abilities.
+    #[serde(default)]
+    pub proofs: ProofWords,
     /// In words.
     pub note: String,
     /// Nothing is missing here.
@@ -147,6 +150,23 @@ pub struct ConnectorStatus {
     pub encryption: bool,
     /// A single writer is enforced at the device.
     pub reservation: bool,
+}
+
+/// What proves each ability of a connector: `kernel SUITE` or `daemon SUITE` (the real thing, by that
+/// suite of the lab), `simulator`, `fixtures` or `not proven`; nothing for what it cannot do.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ProofWords {
+    /// Attaching and detaching.
+    pub connect: Option<String>,
+    /// Seeing a larger volume.
+    pub extend: Option<String>,
+    /// Several paths.
+    pub multipath: Option<String>,
+    /// LUKS above it.
+    pub encryption: Option<String>,
+    /// A single writer.
+    pub reservation: Option<String>,
 }
 
 /// Something that a host lacks.

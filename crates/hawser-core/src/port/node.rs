@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use serde::{Deserialize, Serialize};
@@ -20,6 +21,10 @@ use crate::port::host::FsUsage;
 use crate::port::library::Library;
 use crate::port::pools::Pools;
 use crate::size::ByteSize;
+
+/// For how long a node holds a volume still for somebody who has fallen silent. Long enough for a link
+/// that is made anew, short enough that programs which write survive it.
+pub const FREEZE_LIMIT: Duration = Duration::from_secs(60);
 
 /// The node half: attaches, formats, mounts and grows on one host.
 ///
@@ -63,7 +68,9 @@ pub trait Node: Send + Sync {
     /// Makes host and file system see a larger volume, at least `size`; answers the device's size.
     async fn extend(&self, publication: &PublicationId, size: ByteSize) -> Result<ByteSize>;
 
-    /// Stops writes to a mounted volume; not mounted is `Already`.
+    /// Stops writes to a mounted volume; not mounted is `Already`. They go on by themselves
+    /// [`FREEZE_LIMIT`] after the last call: who wants it longer asks again in time, and learns from
+    /// `Made` that it was not held without a break.
     async fn freeze(&self, publication: &PublicationId) -> Result<Change<()>>;
 
     /// Lets writes go on.

@@ -147,7 +147,8 @@ pub trait Provider: Send + Sync {
 /// # Contract
 ///
 /// `snapshot` is idempotent by id; the content is that of one instant between call and answer (the
-/// caller freezes a mounted file system around it). `delete_snapshot` of something absent is
+/// caller freezes a mounted file system around it; see [`VolumeAtProvider::in_use`] for what cannot
+/// be frozen). `delete_snapshot` of something absent is
 /// `Change::Already`. Deleting a volume keeps its snapshots usable.
 #[async_trait]
 pub trait Snapshots: Send + Sync {
@@ -295,7 +296,8 @@ pub struct Provision {
 pub enum ProvisionSource {
     /// A snapshot of the same class.
     Snapshot(SnapshotAtProvider),
-    /// A volume of the same class; the caller holds it still.
+    /// A volume of the same class; the caller holds it still, or says that it cannot
+    /// ([`VolumeAtProvider::in_use`]).
     Volume(VolumeAtProvider),
 }
 
@@ -325,6 +327,10 @@ pub struct VolumeAtProvider {
     pub parameters: BTreeMap<String, String>,
     /// Where it is.
     pub place: Option<Place>,
+    /// Somebody may write to it, and nobody can hold that still: a copy of it is of one instant, or
+    /// refused with `Kind::Precondition`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_use: bool,
 }
 
 /// A snapshot as its provider knows it.

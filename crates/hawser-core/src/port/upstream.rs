@@ -47,7 +47,8 @@ pub struct Claim {
     pub node: NodeId,
     /// Without the right to write. Where the right is there already, it says what it is.
     pub read_only: bool,
-    /// Publish it to the node if it is not: for classes whose volumes nobody publishes beforehand.
+    /// Publish it to the node if it is not: for classes whose volumes nobody publishes beforehand,
+    /// because they are part of the node. A volume that other nodes reach, too, is not published so.
     pub publish: bool,
 }
 

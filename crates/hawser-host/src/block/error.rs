@@ -86,6 +86,10 @@ pub(crate) enum BlockError {
         "growing ext4 on {device:?}: while it is mounted this needs the capability CAP_SYS_RESOURCE, which this process lacks, and it could not be unmounted for it"
     )]
     NotWhileMounted { device: PathBuf, source: MountError },
+    #[error(
+        "growing ext4 on {device:?}: while it is mounted this needs the capability CAP_SYS_RESOURCE, which this process lacks, and it cannot be unmounted for it, because {by}; it grows the next time that it is mounted"
+    )]
+    MountedElsewhere { device: PathBuf, by: String },
     #[error("mounting {device:?} again after it had to be unmounted for growing")]
     MountAgain { device: PathBuf, source: MountError },
     #[error("{device:?} has no ext4 superblock")]
@@ -129,6 +133,7 @@ impl Classify for BlockError {
             | Self::Ambivalent { .. }
             | Self::Damaged { .. }
             | Self::NotMounted { .. }
+            | Self::MountedElsewhere { .. }
             | Self::Lost { .. }
             | Self::NoSuperblock { .. } => Kind::Precondition,
             Self::Flush { .. }
@@ -189,13 +194,16 @@ impl Classify for BlockError {
             | Self::Probe { .. }
             | Self::CheckMounted { .. }
             | Self::NotMounted { .. }
+            | Self::MountedElsewhere { .. }
             | Self::NoSuperblock { .. } => Outcome::Nothing,
         }
     }
 
     fn reason(&self) -> Option<Reason> {
         match self {
-            Self::Mounted { .. } | Self::InUse { .. } => Some(Reason::DeviceBusy),
+            Self::Mounted { .. } | Self::InUse { .. } | Self::MountedElsewhere { .. } => {
+                Some(Reason::DeviceBusy)
+            }
             Self::Flush { .. } => Some(Reason::FlushFailed),
             Self::Lost { .. } => Some(Reason::DataLost),
             Self::StillThere { .. } => Some(Reason::NotRemoved),

@@ -44,7 +44,7 @@ pub(crate) fn begin(device: &Path, fs: FsKind, mounted: &Path) -> Result<Step, B
         return Err(BlockError::NotMounted { fs, device, mounted });
     };
     match fs {
-        FsKind::Ext4 => grow_ext4(device, entry),
+        FsKind::Ext4 => grow_ext4(device, entry, &table),
         FsKind::Xfs => Ok(Step::Tool { blocks: blocks(mounted)? }),
         // The kernel refuses every size below 256 MiB, also the one that it has.
         FsKind::Btrfs if fills_device(device, mounted)? => Ok(Step::Done(Change::Already(()))),
@@ -87,7 +87,7 @@ fn blocks(mounted: &Path) -> Result<u64, BlockError> {
     Ok(stat.f_blocks)
 }
 
-fn grow_ext4(device: &Path, entry: &MountEntry) -> Result<Step, BlockError> {
+fn grow_ext4(device: &Path, entry: &MountEntry, table: &[MountEntry]) -> Result<Step, BlockError> {
     let mounted = &*entry.target;
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let opened = |path: &Path| {
@@ -104,6 +104,7 @@ fn grow_ext4(device: &Path, entry: &MountEntry) -> Result<Step, BlockError> {
     match ext4_ioc_resize_fs(&folder, wanted) {
         Ok(()) => {}
         Err(Errno::PERM) if !may_resize_ext4() => {
+            unmounted::refuse_elsewhere(device, entry, table)?;
             return Ok(Step::Unmounted(unmounted::mount_again(device, entry)));
         }
         // Layouts that the kernel does not grow alone; resize2fs knows what to do or to say.

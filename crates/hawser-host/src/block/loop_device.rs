@@ -1,9 +1,7 @@
 //! Loop devices: found by backing file and mark, never by number.
 
-use std::ffi::OsString;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -16,6 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use super::backing::{self, without_deleted};
 use super::error::BlockError;
 use super::size;
 use crate::mount::{openers_within, table};
@@ -60,7 +59,7 @@ fn scan() -> Result<Vec<Found>, BlockError> {
 /// Reads one device; `None` when it has no file, or lost it meanwhile.
 fn look(number: u32) -> Option<Found> {
     let sysfs = PathBuf::from(format!("/sys/block/loop{number}"));
-    let backing_file = backing_file(number)?;
+    let told = backing::told(number)?;
     let path = PathBuf::from(format!("/dev/loop{number}"));
     // A device that we may not open is of others; it is listed with what sysfs tells.
     let status = open_node(&path, OFlags::RDONLY).ok().map(sys::loop_status);
@@ -74,9 +73,10 @@ fn look(number: u32) -> Option<Found> {
         .ok()
         .and_then(|text| text.trim().parse().ok())
         .unwrap_or(512);
+    let file = status.as_ref().map_or((0, 0), |status| (status.file_device, status.file_inode));
     let device = LoopDevice {
         device: path,
-        backing_file,
+        backing_file: backing::found(told, file),
         mark: status.as_ref().and_then(mark_of),
         // Not the mark of the block layer: that comes and goes with those who use the device.
         read_only: status
@@ -85,14 +85,7 @@ fn look(number: u32) -> Option<Found> {
         direct_io: flag("loop/dio"),
         sector_size,
     };
-    let file = status.map_or((0, 0), |status| (status.file_device, status.file_inode));
     Some(Found { device, file })
-}
-
-fn backing_file(number: u32) -> Option<PathBuf> {
-    let text = fs::read(format!("/sys/block/loop{number}/loop/backing_file")).ok()?;
-    let text = text.strip_suffix(b"\n").unwrap_or(&text);
-    Some(PathBuf::from(OsString::from_vec(text.to_vec())))
 }
 
 fn mark_of(status: &LoopStatus) -> Option<String> {
@@ -248,7 +241,7 @@ fn is_still(node: &OwnedFd, device: &LoopDevice) -> Result<bool, BlockError> {
     if mark_of(&status) != device.mark {
         return Ok(false);
     }
-    let now = number_of(&device.device).and_then(backing_file);
+    let now = number_of(&device.device).and_then(backing::told);
     let by_name =
         now.is_some_and(|now| without_deleted(&now) == without_deleted(&device.backing_file));
     let by_inode = fs::metadata(&device.backing_file).is_ok_and(|meta| {
@@ -256,12 +249,6 @@ fn is_still(node: &OwnedFd, device: &LoopDevice) -> Result<bool, BlockError> {
         (meta.dev(), meta.ino()) == (status.file_device, status.file_inode)
     });
     Ok(by_name || by_inode)
-}
-
-/// The kernel adds ` (deleted)` to the name of a file that is gone.
-fn without_deleted(path: &Path) -> &[u8] {
-    let bytes = path.as_os_str().as_bytes();
-    bytes.strip_suffix(b" (deleted)").unwrap_or(bytes)
 }
 
 fn ioctl(attempt: &'static str, device: &LoopDevice, source: Errno) -> BlockError {
@@ -274,9 +261,7 @@ pub(crate) fn detach(device: &LoopDevice, force: bool) -> Result<Change<()>, Blo
     let Some(number) = number_of(path) else {
         return Err(BlockError::NotADevice { path: path.clone() });
     };
-    if backing_file(number).is_none() {
-        return Ok(Change::Already(()));
-    }
+    let Some(told) = backing::told(number) else { return Ok(Change::Already(())) };
     let failed = |source: Errno| BlockError::Open { path: path.clone(), source: source.into() };
     let node = match open_node(path, OFlags::RDONLY) {
         Ok(node) => node,
@@ -313,8 +298,9 @@ pub(crate) fn detach(device: &LoopDevice, force: bool) -> Result<Change<()>, Blo
         Err(source) => return Err(ioctl("detaching", device, source)),
     }
     drop(node);
-    let gone =
-        || Ok::<_, BlockError>(backing_file(number).is_none_or(|now| is_other(&now, device)));
+    // Cleared, or with another file by now.
+    let is_other = |now: PathBuf| without_deleted(&now) != without_deleted(&told);
+    let gone = || Ok::<_, BlockError>(backing::told(number).is_none_or(is_other));
     if events.wait_for("block", gone, Instant::now() + LETTING_GO)? {
         return lost.map_or(Ok(Change::Made(())), Err);
     }
@@ -326,11 +312,6 @@ fn write_out(node: &OwnedFd) -> Result<(), std::io::Error> {
     rustix::fs::fsync(node)?;
     sys::flush_buffers(node)?;
     Ok(())
-}
-
-/// The device was cleared and has another file by now.
-fn is_other(now: &Path, device: &LoopDevice) -> bool {
-    without_deleted(now) != without_deleted(&device.backing_file)
 }
 
 fn refuse_mounted(path: &Path) -> Result<(), BlockError> {

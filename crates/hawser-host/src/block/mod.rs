@@ -4,6 +4,7 @@
 //! found again by its file and mark, never by its number. Tools: `blkid`, e2fsprogs, xfsprogs,
 //! btrfs-progs.
 
+mod backing;
 mod error;
 pub(crate) mod fsck;
 pub(crate) mod grow;

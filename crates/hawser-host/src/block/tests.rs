@@ -92,6 +92,16 @@ fn a_superblock_tells_the_size() {
 }
 
 #[test]
+fn superblocks_that_mke2fs_wrote_are_read() {
+    let wide = include_bytes!("../../testdata/corpus/ext4_superblock/ext4-4k");
+    let narrow = include_bytes!("../../testdata/corpus/ext4_superblock/ext4-1k-32bit");
+    let superblock = |blocks, block_size| Some(grow::Superblock { blocks, block_size });
+
+    assert_eq!(grow::Superblock::parse(wide), superblock(8192, 4096));
+    assert_eq!(grow::Superblock::parse(narrow), superblock(16384, 1024));
+}
+
+#[test]
 fn exit_codes_of_e2fsck_are_told_apart() {
     let device = Path::new("/dev/loop0");
     let verdict = |code| fsck::verdict(device, FsKind::Ext4, &said(code, "", ""));
@@ -151,4 +161,11 @@ hawser_testkit::fuzz_corpus!(corpus, "blkid", |bytes| {
     let text = String::from_utf8_lossy(bytes);
     let answer = read(0, &text, "");
     assert!(!matches!(answer, Ok(Signature::Nothing)), "no answer to success means blank");
+});
+
+hawser_testkit::fuzz_corpus!(superblock, "ext4_superblock", |bytes| {
+    if let Some(found) = grow::Superblock::parse(bytes) {
+        assert_eq!(bytes[0x38..0x3a], [0x53, 0xef], "no file system was taken for one");
+        assert!((1024..=65536).contains(&found.block_size), "{found:?}");
+    }
 });

@@ -2,7 +2,8 @@
 //!
 //! The kernel grows a mounted ext4 only for a process with `CAP_SYS_RESOURCE`, which some containers
 //! and sandboxes do not give to root. Then, if nobody uses the file system, it is unmounted, grown
-//! by `resize2fs` and mounted again; if somebody does, the error says what is missing.
+//! by `resize2fs` and mounted again; if somebody does, as a container whose folder it is, the error
+//! says what is missing, and it grows when it is mounted the next time.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use hawser_core::Change;
 use hawser_core::filesystem::FsKind;
 use hawser_core::port::host::{HostMount, MountEntry, MountSource, Tool};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 
 use super::error::BlockError;
 use super::{fsck, grow};
@@ -36,6 +39,33 @@ pub(super) fn mount_again(device: &Path, entry: &MountEntry) -> HostMount {
         target: entry.target.clone(),
         read_only: entry.read_only(),
         flags: flags.filter(|flag| !STATES.contains(&flag.as_str())).cloned().collect(),
+    }
+}
+
+/// An error where unmounting `entry` would leave its file system mounted on another folder: as the
+/// kernel has one state for all its mounts, nothing would be gained.
+pub(super) fn refuse_elsewhere(
+    device: &Path,
+    entry: &MountEntry,
+    table: &[MountEntry],
+) -> Result<(), BlockError> {
+    let mut others = table.iter().filter(|other| other.device == entry.device && *other != entry);
+    others.next().map_or(Ok(()), |other| {
+        let by = format!("it is also mounted on {:?}", other.target);
+        Err(BlockError::MountedElsewhere { device: device.to_owned(), by })
+    })
+}
+
+/// The same where the mount cannot be seen: in another mount namespace. Blocks.
+fn refuse_held(device: &Path) -> Result<(), BlockError> {
+    let flags = OFlags::RDONLY | OFlags::EXCL | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    match open(device, flags, Mode::empty()) {
+        Ok(_) => Ok(()),
+        Err(Errno::BUSY) => {
+            let by = "another mount namespace or process holds it".to_owned();
+            Err(BlockError::MountedElsewhere { device: device.to_owned(), by })
+        }
+        Err(source) => Err(BlockError::Open { path: device.to_owned(), source: source.into() }),
     }
 }
 
@@ -70,8 +100,8 @@ impl Parts {
     async fn grow_unmounted(&self, device: &Path) -> Result<(), BlockError> {
         let fs = FsKind::Ext4;
         let path = device.to_owned();
-        // It may be mounted at a second place; then nothing is touched.
-        let alone = move || fsck::refuse_mounted(&path, fs);
+        // It may be mounted at a second place meanwhile; then nothing is touched.
+        let alone = move || fsck::refuse_mounted(&path, fs).and_then(|()| refuse_held(&path));
         self.workers.run("reading the mount table", self.limit, alone).await??;
         // resize2fs insists on a full check before it works on what is not mounted.
         let check = Tool::new("e2fsck").args(["-f", "-p"]).arg(device);

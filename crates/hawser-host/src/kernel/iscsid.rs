@@ -155,4 +155,12 @@ mod tests {
         let refused = ask(&nobody, 1, LIMIT).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "iscsid_answer", |bytes| {
+        if let Some(head) = bytes.first_chunk()
+            && answer(*head).is_ok_and(|code| code == 0)
+        {
+            assert_eq!(*head, [2, 0, 0, 0, 0, 0, 0, 0], "a refusal was taken for a logout");
+        }
+    });
 }

@@ -203,6 +203,7 @@ fn a_device_in_a_file_can_be_opened_and_has_no_options_of_a_file_system() {
     }
 }
 
+/// CVE-2017-1002101, CVE-2021-25741, for raw devices.
 #[test]
 fn a_target_file_is_never_made_through_a_link_of_others() {
     use std::os::unix::fs::PermissionsExt;
@@ -260,6 +261,7 @@ fn a_link_in_a_folder_of_ours_is_followed_but_not_as_last_component() {
     }
 }
 
+/// CVE-2017-1002101, CVE-2021-25741: a folder on the way to a target is swapped for a link.
 #[test]
 fn a_link_below_a_folder_that_others_may_write_is_refused() {
     use std::os::unix::fs::PermissionsExt;

@@ -18,6 +18,7 @@ use hawser_testkit::contract::host::HostRig;
 use rustix::mount::{MountFlags, UnmountFlags};
 use uuid::Uuid;
 
+use crate::facts::may_resize_ext4;
 use crate::mount::table;
 use crate::{HostSettings, LinuxHost, block::loop_device, sys};
 
@@ -189,6 +190,34 @@ async fn loop_xfs_lives_grows_and_is_copied_while_frozen() {
 #[tokio::test]
 async fn loop_btrfs_lives_grows_and_is_copied_while_frozen() {
     life_of(FsKind::Btrfs, 256).await;
+}
+
+/// As a container has it: its folder is a second mount of what is staged.
+#[tokio::test]
+async fn loop_ext4_that_is_mounted_twice_grows_in_place_or_says_what_is_missing() {
+    let Some(bench) = Bench::new().await else { return };
+    let (device, target) = bench.mounted("disk", FsKind::Ext4, 64).await;
+    let second = bench.base.join("second");
+    fs::create_dir(&second).unwrap();
+    rustix::mount::mount_bind(&target, &second).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&device.backing_file).unwrap();
+    file.set_len(128 << 20).unwrap();
+    bench.host.resize_loop(&device).await.unwrap();
+
+    let grown = bench.host.grow_filesystem(&device.device, FsKind::Ext4, &target).await;
+
+    if may_resize_ext4() {
+        assert_eq!(grown.unwrap(), Change::Made(()));
+    } else {
+        let error = grown.unwrap_err();
+        assert_eq!((error.kind(), error.reason()), (Kind::Precondition, Some(Reason::DeviceBusy)));
+        let text = error.to_string();
+        assert!(text.contains("CAP_SYS_RESOURCE") && text.contains("second"), "{text}");
+    }
+    let mounts = table::read().unwrap();
+    for folder in [&target, &second] {
+        assert!(mounts.iter().any(|entry| entry.target == **folder), "{folder:?} is unmounted");
+    }
 }
 
 #[tokio::test]

@@ -68,10 +68,10 @@ pub trait Files: Send + Sync {
     /// Removes a file or an empty folder; false when there is none.
     async fn remove(&self, path: &Path) -> KernelResult<bool>;
 
-    /// Waits for changes of this file, by [`Files::store`] and the like, whose callers gave up waiting:
-    /// they are made all the same. What processes that died while they changed a file of its folder
-    /// left there is removed.
-    async fn settled(&self, file: &Path) -> KernelResult<()>;
+    /// Waits for changes of files in this folder and in the folders in it, by [`Files::store`] and the
+    /// like, whose callers gave up waiting: they are made all the same. What processes that died while
+    /// they changed such a file left is removed.
+    async fn settled(&self, folder: &Path) -> KernelResult<()>;
 
     /// A folder for notes of our own that go with a reboot, such as `/run/hawser`.
     fn run_dir(&self) -> PathBuf;

@@ -47,31 +47,10 @@ impl Draft {
         Ok(draft)
     }
 
-    /// Removes the drafts in a folder whose processes have died.
+    /// Removes the drafts in a folder, and in the folders in it, whose processes have died.
     pub(super) fn clear_dead(folder: &Path) -> io::Result<()> {
-        let entries = match fs::read_dir(folder) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-            entries => entries?,
-        };
-        for entry in entries {
-            let entry = entry?;
-            let name = entry.file_name();
-            let name = name.to_string_lossy();
-            if !name.starts_with(BEGINNING) || !name.ends_with(END) {
-                continue;
-            }
-            let found = OpenOptions::new().read(true).custom_flags(no_follow()).open(entry.path());
-            let file = match found {
-                // It has become what it was to be.
-                Err(error) if error.kind() == ErrorKind::NotFound => continue,
-                file => file?,
-            };
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => remove_if_there(&entry.path())?,
-                // Somebody writes it.
-                Err(Errno::WOULDBLOCK) => {}
-                Err(error) => return Err(error.into()),
-            }
+        for inner in clear_dead_in(folder)? {
+            clear_dead_in(&inner)?;
         }
         Ok(())
     }
@@ -84,6 +63,43 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Answers the folders in it.
+fn clear_dead_in(folder: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        // As the folder tells it: what is mounted there may not answer.
+        let kind = entry.file_type()?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if kind.is_dir() {
+            folders.push(entry.path());
+        } else if kind.is_file() && name.starts_with(BEGINNING) && name.ends_with(END) {
+            remove_if_dead(&entry.path())?;
+        }
+    }
+    Ok(folders)
+}
+
+fn remove_if_dead(draft: &Path) -> io::Result<()> {
+    let found = OpenOptions::new().read(true).custom_flags(no_follow()).open(draft);
+    let file = match found {
+        // It has become what it was to be.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        file => file?,
+    };
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => remove_if_there(draft),
+        // Somebody writes it.
+        Err(Errno::WOULDBLOCK) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -23,4 +23,16 @@ impl Lanes {
         };
         lane.lock_owned().await
     }
+
+    /// Waits until nobody changes a file below this folder who began before.
+    pub(super) async fn settle(&self, folder: &Path) {
+        let below: Vec<_> = {
+            let lanes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let below = lanes.iter().filter(|(file, _)| file.starts_with(folder));
+            below.map(|(_, lane)| Arc::clone(lane)).collect()
+        };
+        for lane in below {
+            drop(lane.lock_owned().await);
+        }
+    }
 }

@@ -59,14 +59,23 @@ impl LinuxFiles {
         path: &Path,
         work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
     ) -> KernelResult<T> {
-        let late = |_| KernelError::Late { attempt: attempt(what, path), limit: self.limit };
-        let lane = tokio::time::timeout(self.limit, self.lanes.enter(path)).await.map_err(late)?;
+        let lane = self.in_time(what, path, self.lanes.enter(path)).await?;
         let work = move |path: &Path| {
             // Held until the work is done, whether or not somebody still waits for it.
             let _lane = lane;
             work(path)
         };
         self.work(what, path, self.limit, work).await
+    }
+
+    async fn in_time<T>(
+        &self,
+        what: &str,
+        path: &Path,
+        wait: impl Future<Output = T>,
+    ) -> KernelResult<T> {
+        let late = |_| KernelError::Late { attempt: attempt(what, path), limit: self.limit };
+        tokio::time::timeout(self.limit, wait).await.map_err(late)
     }
 }
 
@@ -167,9 +176,10 @@ impl Files for LinuxFiles {
         self.change("writing", file, store).await
     }
 
-    async fn settled(&self, file: &Path) -> KernelResult<()> {
-        let clear = |path: &Path| Draft::clear_dead(path.parent().unwrap_or(path));
-        self.change("waiting for a change of", file, clear).await
+    async fn settled(&self, folder: &Path) -> KernelResult<()> {
+        const WHAT: &str = "waiting for changes below";
+        self.in_time(WHAT, folder, self.lanes.settle(folder)).await?;
+        self.work(WHAT, folder, self.limit, Draft::clear_dead).await
     }
 
     async fn create(&self, file: &Path, data: &[u8], mode: u32) -> KernelResult<bool> {

@@ -174,17 +174,20 @@ async fn a_failed_store_leaves_the_old_file_and_no_draft() {
 async fn what_a_process_that_died_was_writing_is_removed_and_what_another_writes_stays() {
     let dir = tempfile::tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
-    for name in [".hawser.7.0.new", ".hawser.8.0.new", ".hawser.conf", "record"] {
+    fs::create_dir_all(path("inner")).unwrap();
+    let drafts = [".hawser.7.0.new", ".hawser.8.0.new", "inner/.hawser.7.1.new"];
+    for name in drafts.into_iter().chain([".hawser.conf", "record"]) {
         fs::write(path(name), "x").unwrap();
     }
     let writing = fs::File::open(path(".hawser.8.0.new")).unwrap();
     rustix::fs::flock(&writing, rustix::fs::FlockOperation::LockExclusive).unwrap();
     let files = files(dir.path());
 
-    files.settled(&path("record")).await.unwrap();
+    files.settled(dir.path()).await.unwrap();
 
     let left = files.list(dir.path()).unwrap();
-    assert_eq!(left, [".hawser.8.0.new", ".hawser.conf", "record"]);
+    assert_eq!(left, [".hawser.8.0.new", ".hawser.conf", "inner", "record"]);
+    assert!(files.list(&path("inner")).unwrap().is_empty());
     files.settled(&path("no/such/folder")).await.unwrap();
 }
 
@@ -258,7 +261,7 @@ async fn a_file_whose_writer_gave_up_waiting_is_there_once_it_is_settled() {
     let dir = tempfile::tempdir().unwrap();
     let files = files(dir.path());
     for round in 0..50 {
-        let file = dir.path().join(format!("note{round}"));
+        let file = dir.path().join(format!("of/note{round}"));
         {
             let mut writing = std::pin::pin!(files.store(&file, b"new", 0o600));
             // Once: it has been handed to a worker and nobody waits for it.
@@ -267,7 +270,7 @@ async fn a_file_whose_writer_gave_up_waiting_is_there_once_it_is_settled() {
             })
             .await;
         }
-        files.settled(&file).await.unwrap();
+        files.settled(dir.path()).await.unwrap();
         assert!(file.exists(), "round {round}");
     }
 }

@@ -67,7 +67,7 @@ pub(super) fn targets(answer: &[u8]) -> Result<Vec<MapTarget>, &'static str> {
         // A map without a table tells a size without data.
         return Ok(Vec::new());
     }
-    let data = answer.get(start..size.min(answer.len())).ok_or(short)?;
+    let data = answer.get(start..size).ok_or(short)?;
     let mut targets = Vec::new();
     let mut at = 0_usize;
     while targets.len() < count {
@@ -78,22 +78,23 @@ pub(super) fn targets(answer: &[u8]) -> Result<Vec<MapTarget>, &'static str> {
             return Err("a target ends before it begins");
         }
         let kind = spec.get(layout::SPEC_TYPE..layout::SPEC).ok_or(short)?;
+        // The next one begins on a multiple of eight, and the last one ends with its text.
         let parameters = spec.get(layout::SPEC..(next - at).min(spec.len())).ok_or(short)?;
         targets.push(MapTarget {
             start: long(spec, layout::SPEC_START).ok_or(short)?,
             length: long(spec, layout::SPEC_LENGTH).ok_or(short)?,
-            kind: text(kind),
-            parameters: text(parameters),
+            kind: text(kind).ok_or(short)?,
+            parameters: text(parameters).ok_or(short)?,
         });
         at = next;
     }
     Ok(targets)
 }
 
-/// Up to the NUL, without blanks around it.
-fn text(bytes: &[u8]) -> String {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    String::from_utf8_lossy(&bytes[..end]).trim().to_owned()
+/// Up to the NUL, without blanks around it; `None` when there is none.
+fn text(bytes: &[u8]) -> Option<String> {
+    let end = bytes.iter().position(|byte| *byte == 0)?;
+    Some(String::from_utf8_lossy(&bytes[..end]).trim().to_owned())
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {

@@ -48,7 +48,23 @@ fn targets_are_read_in_order() {
 }
 
 #[test]
+fn answers_as_the_kernel_lays_them_out_are_read() {
+    let status = include_bytes!("../../../testdata/corpus/dm_table_status/multipath-status");
+    let table = include_bytes!("../../../testdata/corpus/dm_table_status/two-linear-table");
+
+    let [map] = &targets(status).unwrap()[..] else { panic!("one target") };
+    let [first, second] = &targets(table).unwrap()[..] else { panic!("two targets") };
+
+    assert_eq!((map.length, &*map.kind), (16384, "multipath"));
+    assert!(map.parameters.starts_with("2 0 1 0 ") && map.parameters.ends_with(" F 2 0 1"));
+    assert_eq!((first.start, &*first.parameters), (0, "8:0 2048"));
+    assert_eq!((second.start, &*second.parameters), (2_097_152, "8:16 2048"));
+}
+
+#[test]
 fn a_map_without_a_table_has_no_targets() {
+    let told = include_bytes!("../../../testdata/corpus/dm_table_status/without-a-table");
+    assert_eq!(targets(told).unwrap(), []);
     assert_eq!(targets(&answer(&[])).unwrap(), []);
 }
 
@@ -67,6 +83,24 @@ fn an_answer_that_leads_out_of_itself_is_refused() {
     }
     assert!(targets(&good[..layout::HEADER + 20]).is_err());
     assert!(targets(&good[..20]).is_err());
+}
+
+#[test]
+fn a_status_without_its_end_is_not_read_as_a_shorter_one() {
+    let parameters = "2 0 1 0 1 1 A 0 1 2 8:0 A 0 0 1";
+    let whole = answer(&[(0, 4096, "multipath", parameters)]);
+    let end = layout::HEADER + layout::SPEC + parameters.len();
+
+    for length in layout::HEADER..=end {
+        let mut short = whole.clone();
+        short[layout::DATA_SIZE..][..4].copy_from_slice(&(length as u32).to_ne_bytes());
+        assert!(targets(&short).is_err(), "{length} bytes are said to be there");
+        assert!(targets(&whole[..length]).is_err(), "{length} bytes are there");
+    }
+    // As the kernel counts: up to the NUL, whatever fills the rest.
+    let mut exact = whole;
+    exact[layout::DATA_SIZE..][..4].copy_from_slice(&(end as u32 + 1).to_ne_bytes());
+    assert_eq!(targets(&exact).unwrap()[0].parameters, parameters);
 }
 
 #[test]
@@ -234,3 +268,21 @@ proptest! {
         daemon.join().unwrap();
     }
 }
+
+hawser_testkit::fuzz_corpus!(kernel, "dm_table_status", |bytes| {
+    let _ = is_cut_short(bytes);
+    if let Ok(targets) = targets(bytes) {
+        let count = bytes[layout::TARGET_COUNT..].first_chunk().copied().map(u32::from_ne_bytes);
+        assert_eq!(u32::try_from(targets.len()).ok(), count, "targets were made up or left out");
+    }
+});
+
+hawser_testkit::fuzz_corpus!(daemon_frame, "multipathd_frame", |bytes| {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    theirs.write_all(bytes).unwrap();
+    theirs.shutdown(std::net::Shutdown::Write).unwrap();
+    if exchange(&ours, "show status", soon()).is_ok() {
+        let (length, rest) = bytes.split_first_chunk().unwrap();
+        assert!(rest.len() >= usize::from_ne_bytes(*length), "half an answer was taken for one");
+    }
+});

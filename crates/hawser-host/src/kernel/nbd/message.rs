@@ -4,6 +4,7 @@ use linux_raw_sys::netlink::{
     NLA_F_NESTED, NLA_F_NET_BYTEORDER, NLM_F_ACK, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
     NLMSG_NOOP,
 };
+use rustix::io::Errno;
 
 /// `struct nlmsghdr`: length, type, flags, sequence number, port.
 pub(super) const HEADER: usize = 16;
@@ -12,6 +13,8 @@ const GENERIC: usize = 4;
 /// `struct nlattr`: length, type.
 const ATTRIBUTE: usize = 4;
 const VERSION: u8 = 1;
+/// `MAX_ERRNO` of the kernel.
+const LARGEST_ERRNO: i32 = 4095;
 /// The upper bits of an attribute's type say how to read it.
 const TYPE: u16 = !((NLA_F_NESTED | NLA_F_NET_BYTEORDER) as u16);
 
@@ -77,8 +80,8 @@ pub(super) fn request(family: u16, sequence: u32, command: u8, attributes: &Attr
 /// One message of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer<'a> {
-    /// The request was carried out, or refused with an error number.
-    End(Result<(), i32>),
+    /// The request was carried out, or refused.
+    End(Result<(), Errno>),
     /// What it answered.
     Payload(&'a [u8]),
     /// None of ours.
@@ -109,13 +112,18 @@ fn first_answer(bytes: &[u8], sequence: u32) -> Option<(Answer<'_>, usize)> {
     let answer = match kind {
         NLMSG_ERROR => match i32::from_ne_bytes(*payload.first_chunk()?) {
             0 => Answer::End(Ok(())),
-            error => Answer::End(Err(error.checked_neg()?)),
+            error => Answer::End(Err(errno(error)?)),
         },
         NLMSG_DONE => Answer::End(Ok(())),
         NLMSG_NOOP => Answer::Other,
         _ => Answer::Payload(payload),
     };
     Some((answer, length))
+}
+
+/// The kernel negates its numbers; any other is no answer.
+fn errno(error: i32) -> Option<Errno> {
+    (-LARGEST_ERRNO..0).contains(&error).then(|| Errno::from_raw_os_error(-error))
 }
 
 /// `struct genlmsghdr`, as far as it says something.

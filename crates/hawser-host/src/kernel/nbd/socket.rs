@@ -70,10 +70,7 @@ impl Netlink {
                 | NetlinkError::Late
                 | NetlinkError::Nonsense(_)) => other,
             })?;
-        let id = answers.iter().find_map(|answer| {
-            let (_, attributes) = message::generic(answer)?;
-            attribute(attributes, FAMILY_ID)?.first_chunk().map(|id| u16::from_ne_bytes(*id))
-        });
+        let id = answers.iter().find_map(|answer| family_id(answer));
         id.ok_or(NetlinkError::Nonsense("a family without a number"))
     }
 
@@ -92,16 +89,8 @@ impl Netlink {
         let mut buffer = vec![0; LARGEST];
         loop {
             let datagram = self.receive(&mut buffer)?;
-            for answer in message::answers(datagram, self.sequence) {
-                match answer {
-                    Some(Answer::End(Ok(()))) => return Ok(payloads),
-                    Some(Answer::End(Err(errno))) => {
-                        return Err(Errno::from_raw_os_error(errno).into());
-                    }
-                    Some(Answer::Payload(payload)) => payloads.push(payload.to_vec()),
-                    Some(Answer::Other) => {}
-                    None => return Err(NetlinkError::Nonsense("a message without its length")),
-                }
+            if collect(datagram, self.sequence, &mut payloads)? {
+                return Ok(payloads);
             }
         }
     }
@@ -133,4 +122,27 @@ impl Netlink {
             }
         }
     }
+}
+
+/// Takes what one datagram answers to the request; true when that was all.
+pub(super) fn collect(
+    datagram: &[u8],
+    sequence: u32,
+    payloads: &mut Vec<Vec<u8>>,
+) -> Result<bool, NetlinkError> {
+    for answer in message::answers(datagram, sequence) {
+        match answer {
+            Some(Answer::End(end)) => return end.map(|()| true).map_err(NetlinkError::from),
+            Some(Answer::Payload(payload)) => payloads.push(payload.to_vec()),
+            Some(Answer::Other) => {}
+            None => return Err(NetlinkError::Nonsense("a message that is none")),
+        }
+    }
+    Ok(false)
+}
+
+/// The number in the description of a family.
+pub(super) fn family_id(answer: &[u8]) -> Option<u16> {
+    let (_, attributes) = message::generic(answer)?;
+    attribute(attributes, FAMILY_ID)?.first_chunk().map(|id| u16::from_ne_bytes(*id))
 }

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 
 use super::message::{Answer, answers, generic, request};
+use super::socket::{collect, family_id};
 use super::*;
 
 /// One message as the kernel sends it.
@@ -97,7 +98,7 @@ fn answers_of_one_datagram_are_told_apart() {
         [Answer::Payload(b"abcde"), Answer::Other, Answer::End(Ok(()))].map(Some).to_vec();
     assert_eq!(read, expected);
     let refused = acknowledged(4, -16);
-    assert_eq!(answers(&refused, 4).collect::<Vec<_>>(), [Some(Answer::End(Err(16)))]);
+    assert_eq!(answers(&refused, 4).collect::<Vec<_>>(), [Some(Answer::End(Err(Errno::BUSY)))]);
 }
 
 #[test]
@@ -111,6 +112,29 @@ fn a_message_that_is_longer_than_its_datagram_is_refused() {
         assert_eq!(answers(&bytes, 4).collect::<Vec<_>>(), [None]);
     }
     assert_eq!(answers(&[], 4).count(), 0);
+}
+
+#[test]
+fn answers_of_the_kernel_are_collected_to_their_end() {
+    let connected = include_bytes!("../../../testdata/corpus/genetlink/nbd-connected-12");
+    let absent = include_bytes!("../../../testdata/corpus/genetlink/no-family");
+    let mut payloads = Vec::new();
+
+    assert_eq!(collect(connected, 1, &mut payloads), Ok(true));
+    assert_eq!(payloads.iter().find_map(|payload| index(payload)), Some(12));
+    assert_eq!(collect(connected, 2, &mut Vec::new()), Ok(false), "another's answer");
+    let refused = Err(NetlinkError::Refused(Errno::NOENT));
+    assert_eq!(collect(absent, 1, &mut Vec::new()), refused);
+}
+
+#[test]
+fn an_error_number_that_no_kernel_has_ends_in_no_panic() {
+    for number in [1, -4096, -70_000, i32::MIN] {
+        let answered = collect(&acknowledged(4, number), 4, &mut Vec::new());
+        assert!(matches!(answered, Err(NetlinkError::Nonsense(_))), "{number}: {answered:?}");
+    }
+    let refused = collect(&acknowledged(4, -4095), 4, &mut Vec::new());
+    assert_eq!(refused, Err(NetlinkError::Refused(Errno::from_raw_os_error(4095))));
 }
 
 #[test]
@@ -168,3 +192,13 @@ proptest! {
         }
     }
 }
+
+hawser_testkit::fuzz_corpus!(corpus, "genetlink", |bytes| {
+    let mut payloads = Vec::new();
+    let _ = collect(bytes, 1, &mut payloads);
+    for payload in &payloads {
+        let _ = family_id(payload);
+        let named = index(payload).is_none() || payload[0] == command::CONNECT;
+        assert!(named, "a device in the answer to command {}", payload[0]);
+    }
+});

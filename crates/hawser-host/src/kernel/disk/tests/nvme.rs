@@ -157,3 +157,13 @@ proptest! {
         let _ = reserve::verdict("x", Ok(status));
     }
 }
+
+hawser_testkit::fuzz_corpus!(corpus, "nvme_reservation_report", |bytes| {
+    for form in [Form::Extended, Form::Short] {
+        if let Some(reservation) = parse_report(form, bytes) {
+            let count = usize::from(bytes[5]) | usize::from(bytes[6]) << 8;
+            assert_eq!(reservation.registered.len(), count, "a host was made up or left out");
+            assert_eq!(reservation.held.is_none(), bytes[4] == 0, "{form:?}");
+        }
+    }
+});

@@ -72,3 +72,8 @@ proptest! {
         let _ = parse_number(&text);
     }
 }
+
+hawser_testkit::fuzz_corpus!(corpus, "device_number", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = parse_number(text.trim());
+});

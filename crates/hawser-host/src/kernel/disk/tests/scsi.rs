@@ -297,3 +297,40 @@ proptest! {
         prop_assert!(answer.is_err());
     }
 }
+
+/// The generation in an answer to PERSISTENT RESERVE IN.
+fn generation(bytes: &[u8]) -> u32 {
+    bytes.first_chunk().copied().map_or(0, u32::from_be_bytes)
+}
+
+hawser_testkit::fuzz_corpus!(read_keys, "scsi_read_keys", |bytes| {
+    if let Ok(told) = asked(bytes, &held(generation(bytes), Some((5, 0xa)))) {
+        assert!(told.held.is_some());
+        let length = u32::from_be_bytes(bytes[4..8].try_into().unwrap());
+        assert_eq!(told.registered.len() * 8, length as usize, "a key was made up or left out");
+    }
+});
+
+hawser_testkit::fuzz_corpus!(read_reservation, "scsi_read_reservation", |bytes| {
+    if let Ok(told) = asked(&keys(generation(bytes), &[0xa, 0xb]), bytes) {
+        let free = bytes[4..8] == [0; 4];
+        assert_eq!(told.held.is_none(), free, "a reservation was made up or overlooked");
+    }
+});
+
+hawser_testkit::fuzz_corpus!(sense, "scsi_sense", |bytes| {
+    let key = Sense::parse(bytes).map(|sense| sense.key);
+    match verdict(&complaint(bytes)) {
+        Ok(()) => assert!(matches!(key, Some(0 | 1)), "a failure was taken for none"),
+        Err(failure) => assert_eq!(failure.attention, key == Some(6)),
+    }
+});
+
+hawser_testkit::fuzz_corpus!(inquiry, "scsi_inquiry", |bytes| {
+    for page in [None, Some(0x80), Some(0x83)] {
+        if let Ok(whole) = ask_inquiry(page, |_, length| Ok(Ok(cut(bytes, length)))) {
+            assert!(bytes.starts_with(&whole), "{page:?}");
+            assert!(page.is_none_or(|page| whole[1] == page), "another page was taken");
+        }
+    }
+});
