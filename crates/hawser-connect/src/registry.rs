@@ -5,6 +5,7 @@
 //! name to look for. Records hold no secrets; the files are private all the same.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use hawser_core::Change;
@@ -15,6 +16,7 @@ use hawser_core::port::Registry;
 use hawser_core::port::kernel::{LockMode, Locks};
 use hawser_core::port::registry::{LockGuard, Registered};
 use hawser_host::FileLocks;
+use tokio::sync::RwLock;
 
 use crate::error::RegistryError;
 use crate::record_file as file;
@@ -25,6 +27,9 @@ use crate::record_file as file;
 pub struct FileRegistry {
     dir: PathBuf,
     locks: FileLocks,
+    /// Held by the work itself: a write whose caller went away, and with him what kept others from the
+    /// record, must not land behind what is done next.
+    turn: Arc<RwLock<()>>,
 }
 
 impl FileRegistry {
@@ -35,18 +40,39 @@ impl FileRegistry {
     pub fn open(run_dir: &Path, lock_dir: &Path) -> Result<Self> {
         let dir = run_dir.join("attachments");
         file::prepare(&dir)?;
-        Ok(Self { dir, locks: FileLocks::open(lock_dir)? })
+        Ok(Self { dir, locks: FileLocks::open(lock_dir)?, turn: Arc::default() })
     }
 
-    /// Runs file work on a worker. It runs to its end when the caller goes away: a record is never
-    /// half written.
-    async fn work<T: Send + 'static>(
+    /// Changes files on a worker. It runs to its end when the caller goes away: a record is never half
+    /// written, and whoever comes next waits for it.
+    async fn change<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Path) -> Result<T, RegistryError> + Send + 'static,
     ) -> Result<T> {
+        let turn = Arc::clone(&self.turn).write_owned().await;
+        self.work(turn, work).await
+    }
+
+    async fn look<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Path) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T> {
+        let turn = Arc::clone(&self.turn).read_owned().await;
+        self.work(turn, work).await
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        turn: impl Send + 'static,
+        work: impl FnOnce(&Path) -> Result<T, RegistryError> + Send + 'static,
+    ) -> Result<T> {
         let dir = self.dir.clone();
-        let done = tokio::task::spawn_blocking(move || work(&dir)).await;
-        Ok(done.map_err(RegistryError::Worker)??)
+        let done = tokio::task::spawn_blocking(move || {
+            let done = work(&dir);
+            drop(turn);
+            done
+        });
+        Ok(done.await.map_err(RegistryError::Worker)??)
     }
 }
 
@@ -58,20 +84,20 @@ impl Registry for FileRegistry {
 
     async fn get(&self, publication: &PublicationId) -> Result<Option<AttachRecord>> {
         let publication = publication.clone();
-        self.work(move |dir| file::read(dir, &publication)).await
+        self.look(move |dir| file::read(dir, &publication)).await
     }
 
     async fn put(&self, record: &AttachRecord) -> Result<()> {
         let record = record.clone();
-        self.work(move |dir| file::write(dir, &record)).await
+        self.change(move |dir| file::write(dir, &record)).await
     }
 
     async fn remove(&self, publication: &PublicationId) -> Result<Change<()>> {
         let publication = publication.clone();
-        self.work(move |dir| file::remove(dir, &publication)).await
+        self.change(move |dir| file::remove(dir, &publication)).await
     }
 
     async fn list(&self) -> Result<Registered> {
-        self.work(file::list).await
+        self.look(file::list).await
     }
 }

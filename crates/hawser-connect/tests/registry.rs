@@ -6,12 +6,14 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use hawser_connect::FileRegistry;
 use hawser_core::Kind;
 use hawser_core::id::PublicationId;
 use hawser_core::port::Registry;
 use hawser_testkit::contract::registry::{RegistryRig, full_record};
+use rustix::fs::{FlockOperation, flock};
 
 fn open(dir: &Path) -> FileRegistry {
     FileRegistry::open(&dir.join("run"), &dir.join("lock")).unwrap()
@@ -29,6 +31,25 @@ fn rig() -> RegistryRig {
 }
 
 hawser_testkit::registry_contract!(rig());
+
+#[tokio::test]
+async fn a_write_whose_caller_went_away_lands_before_what_comes_next() {
+    let dir = tempfile::tempdir().unwrap();
+    let registry = open(dir.path());
+    let record = full_record();
+    let folder = fs::File::open(dir.path().join("run/attachments")).unwrap();
+    flock(&folder, FlockOperation::LockExclusive).unwrap();
+    let limit = Duration::from_millis(50);
+    // It waits for the folder; who asked for it does not.
+    assert!(tokio::time::timeout(limit, registry.put(&record)).await.is_err());
+
+    let next = registry.get(&record.publication);
+    let early = tokio::time::timeout(limit, next).await;
+    flock(&folder, FlockOperation::Unlock).unwrap();
+
+    assert!(early.is_err(), "{early:?}");
+    assert!(registry.get(&record.publication).await.unwrap().is_some());
+}
 
 #[tokio::test]
 async fn files_and_folders_are_private_and_hold_no_secrets() {

@@ -76,4 +76,15 @@ mod tests {
         assert_eq!(parse_flags("0x1003"), 0x1003);
         assert_eq!(parse_flags("up"), 0);
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "aoe_iflist", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let _ = parse_flags(text.trim());
+        if let Some(longer) = longer(&text, &["eth9".to_owned()]) {
+            let names: Vec<&str> = longer.split(' ').collect();
+            let mut before = text.split([' ', ',', '\t', '\n']).filter(|name| !name.is_empty());
+            assert!(before.all(|name| names.contains(&name)), "an interface was taken away");
+            assert_eq!(names.last(), Some(&"eth9"));
+        }
+    });
 }

@@ -42,7 +42,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof, Proofs,
 };
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change};
@@ -63,7 +63,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["AOE"],
     maturity: Maturity::Stable,
     note: "trusted networks only: the protocol knows no authentication; os-brick had it on x86 \
-           only and removed it, nothing in the driver is bound to a platform",
+           only and removed it, nothing in the driver is bound to a platform; several ways to one \
+           target are the driver's own work, and the lab has one",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,
@@ -71,7 +72,11 @@ static INFO: ConnectorInfo = ConnectorInfo {
         encryption: true,
         reservation: false,
     },
-    proof: Proof::RealKernel,
+    proofs: Proofs {
+        multipath: Proof::Nothing,
+        ..Proofs::of(Proof::Kernel("vm_aoe")).encryption(Proof::Kernel("vm_aoe"))
+    },
+    own: &[],
     needs: &[Need::Root, Need::Module("aoe")],
 };
 

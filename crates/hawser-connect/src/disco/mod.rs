@@ -20,7 +20,9 @@ use async_trait::async_trait;
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Platform, Proof, Proofs,
+};
 
 use crate::shared::error::AttachError;
 use crate::shared::fields::{Fields, invalid};
@@ -37,7 +39,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            simulator of it",
     platforms: &[Platform::X86],
     abilities: Abilities { extend: false, multipath: None, encryption: true, reservation: false },
-    proof: Proof::Simulator,
+    proofs: Proofs::of(Proof::Simulator),
+    own: &[],
     needs: &[Need::Root],
 };
 

@@ -49,7 +49,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof, Proofs,
 };
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Outcome};
@@ -79,7 +79,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            DRBD is bound to a platform",
     platforms: &[Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: true, reservation: false },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_drbd")).encryption(Proof::Kernel("vm_drbd")),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("drbd"),

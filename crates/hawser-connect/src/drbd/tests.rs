@@ -281,6 +281,20 @@ async fn a_split_brain_during_use_is_told_by_health_and_by_the_next_attach() {
     assert!(cluster(&rig, |cluster| cluster.up["vol1"].primary), "left as it is");
 }
 
+/// EMEDIUMTYPE: what a killed detach left secondary lets nobody open it, also to ask who has it.
+#[tokio::test(start_paused = true)]
+async fn a_secondary_that_cannot_be_opened_is_taken_down() {
+    let rig = rig();
+    let attached = rig.connect().await.unwrap().into_inner();
+    cluster(&rig, |cluster| cluster.up.get_mut("vol1").unwrap().primary = false);
+    rig.host.kernel().fail_next("Disks::is_claimed", 124);
+
+    let gone = Drbd.disconnect(&rig.host, &rig.record(&attached), &Detach::default()).await;
+
+    assert_eq!(gone.unwrap(), Change::Made(()));
+    assert!(cluster(&rig, |cluster| cluster.up.is_empty()));
+}
+
 fn refusal(data: Value) -> Error {
     data::read(&info(data)).map(|target| panic!("{target:?}")).unwrap_err().into()
 }

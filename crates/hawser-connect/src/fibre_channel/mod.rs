@@ -41,7 +41,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Multip
 use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof, Proofs,
 };
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Connector, Host};
@@ -65,9 +65,9 @@ static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["FIBRE_CHANNEL"],
     maturity: Maturity::Preview,
     note: "FCP over FCoE (VN2VN) against LIO in the lab, over one path and two, with cables pulled \
-           between writes; no adapter of a vendor was at hand. s390x (zfcp, with and without \
-           automatic scans) and ppc64 (ibmvfc) are proven on simulated sysfs alone; LUKS and \
-           reservations are those of every SCSI disk and were not tried over it",
+           between writes; LUKS2 above a map, and a reservation between two ports of this host; no \
+           adapter of a vendor was at hand. s390x (zfcp, with and without automatic scans) and \
+           ppc64 (ibmvfc) are proven on simulated sysfs alone",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,
@@ -75,7 +75,10 @@ static INFO: ConnectorInfo = ConnectorInfo {
         encryption: true,
         reservation: true,
     },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_fc"))
+        .encryption(Proof::Kernel("vm_fc"))
+        .reservation(Proof::Kernel("vm_fc")),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("sd_mod"),

@@ -22,7 +22,7 @@ use hawser_core::attach::Attach;
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::port::Host;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof, Proofs,
 };
 
 use crate::shared::error::AttachError;
@@ -40,7 +40,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            it for x86 only, nothing in the protocol asks for that; not tried: RDMA, TLS",
     platforms: &[Platform::X86, Platform::S390, Platform::Ppc64, Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: false, reservation: false },
-    proof: Proof::RealDaemon,
+    proofs: Proofs::of(Proof::Daemon("vm_gluster")),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("fuse"),

@@ -17,7 +17,9 @@ use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identity};
 use hawser_core::connection::{ConnectionInfo, Data, HINTS};
 use hawser_core::error::Result;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Platform, Proof, Proofs,
+};
 use hawser_core::port::host::{Seen, SeenKind};
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Kind};
@@ -38,8 +40,13 @@ static INFO: ConnectorInfo = ConnectorInfo {
            table, never against GPFS",
     platforms: &[Platform::X86, Platform::S390, Platform::Ppc64, Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: false, reservation: false },
-    proof: Proof::Fixtures,
-    needs: &[Need::File { path: "/usr/lpp/mmfs/bin", from: "the GPFS client, from its maker" }],
+    proofs: Proofs::of(Proof::Fixtures),
+    own: &[],
+    needs: &[
+        Need::File { path: "/usr/lpp/mmfs/bin", from: "the GPFS client, from its maker" },
+        // No GPFS is mounted without it, and nothing is mounted here.
+        Need::Daemon { name: "mmfsd", socket: None, from: "the GPFS client: mmstartup" },
+    ],
 };
 
 /// The path, as it was given.

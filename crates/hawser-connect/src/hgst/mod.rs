@@ -19,7 +19,7 @@ use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof, Proofs,
 };
 use hawser_core::port::host::Tool;
 
@@ -44,7 +44,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     note: "through the vendor's vgc-cluster, which cannot be had; proven against a simulator of it",
     platforms: &[Platform::X86],
     abilities: Abilities { extend: false, multipath: None, encryption: true, reservation: false },
-    proof: Proof::Simulator,
+    proofs: Proofs::of(Proof::Simulator),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Program {
@@ -71,6 +72,25 @@ fn short(name: &str) -> &str {
     name.split('.').next().unwrap_or_default()
 }
 
+/// The name that needs no question: our own, or an address of ours.
+fn named<'a>(
+    names: &[&'a str],
+    hostname: &str,
+    is_own: impl Fn(IpAddr) -> bool,
+) -> Option<&'a str> {
+    let exact = |name: &&&str| **name == hostname || name.parse().is_ok_and(&is_own);
+    names.iter().find(exact).copied()
+}
+
+/// The name that begins like ours, unless two do.
+fn alike<'a>(names: &[&'a str], hostname: &str) -> Option<&'a str> {
+    let mut alike = names.iter().filter(|name| short(name) == short(hostname));
+    match (alike.next(), alike.next()) {
+        (Some(name), None) => Some(name),
+        (_, _) => None,
+    }
+}
+
 /// The name by which the cluster knows this host: one that leads to an address of it.
 async fn own_name(host: &dyn Host, deadline: Deadline) -> Result<String> {
     let listed = run(host, &["domain-list", "-1"], deadline).await?;
@@ -78,21 +98,16 @@ async fn own_name(host: &dyn Host, deadline: Deadline) -> Result<String> {
     let addresses = addresses::all(host.files())?;
     let names: Vec<&str> = listed.split_whitespace().collect();
     let is_own = |ip: IpAddr| addresses.contains(&ip);
-    let exact = |name: &&&str| **name == hostname || name.parse().is_ok_and(is_own);
-    let mut found = names.iter().find(exact).map(|name| (*name).to_owned());
+    let mut found = named(&names, &hostname, is_own);
     for name in &names {
         if found.is_some() {
             break;
         }
         let led = server::addresses(name, deadline.within(LOOKUP_LIMIT)).await;
         let here = led.is_ok_and(|led| led.iter().any(|address| is_own(address.ip())));
-        found = here.then(|| (*name).to_owned());
+        found = here.then_some(name);
     }
-    // A name that begins like ours and leads nowhere, unless two do.
-    let mut alike = names.iter().filter(|name| short(name) == short(&hostname));
-    if let (None, Some(name), None) = (&found, alike.next(), alike.next()) {
-        found = Some((*name).to_owned());
-    }
+    let found = found.or_else(|| alike(&names, &hostname)).map(str::to_owned);
     found.ok_or_else(|| {
         AttachError::Missing {
             what: "this host in the HGST cluster".into(),

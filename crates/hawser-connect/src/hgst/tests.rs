@@ -46,3 +46,23 @@ async fn a_host_outside_of_the_domain_is_told_so() {
 
     assert!(said.contains("HGST cluster"), "{said}");
 }
+
+#[test]
+fn a_name_that_begins_like_ours_counts_unless_two_do() {
+    assert_eq!(alike(&["first", "node7.old"], "node7.example"), Some("node7.old"));
+    assert_eq!(alike(&["node7.old", "node7.new"], "node7.example"), None);
+    assert_eq!(alike(&["node70", "anode7"], "node7.example"), None);
+}
+
+hawser_testkit::fuzz_corpus!(corpus, "hgst_domain_list", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let names: Vec<&str> = text.split_whitespace().collect();
+    let own: IpAddr = "192.0.2.17".parse().unwrap();
+    if let Some(name) = named(&names, "node7.example", |ip| ip == own) {
+        let is_ours = name == "node7.example" || name.parse() == Ok(own);
+        assert!(is_ours, "{name} is another host");
+    }
+    if let Some(name) = alike(&names, "node7.example") {
+        assert!(name == "node7" || name.starts_with("node7."), "{name} is another host");
+    }
+});

@@ -18,7 +18,7 @@ use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof, Proofs,
 };
 use hawser_core::port::host::Tool;
 
@@ -47,7 +47,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     note: "through the vendor's sds_cli, which cannot be had; proven against a simulator of it",
     platforms: &[Platform::X86],
     abilities: Abilities { extend: false, multipath: None, encryption: true, reservation: false },
-    proof: Proof::Simulator,
+    proofs: Proofs::of(Proof::Simulator),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Program {

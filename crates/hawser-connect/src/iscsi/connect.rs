@@ -63,7 +63,7 @@ impl Connect<'_> {
             }
             None => {
                 let ways = self.ways(&claims, &there).await?;
-                self.paths(&ways, &there, &mut made).await
+                self.paths(&ways, &claims, &there, &mut made).await
             }
         };
         let attached = match paths {
@@ -132,14 +132,17 @@ impl Connect<'_> {
     async fn paths(
         &self,
         ways: &[Target],
+        claims: &[Claim],
         there: &[Found],
         made: &mut Vec<MadeAt>,
     ) -> Result<Vec<Path>> {
         if self.attach.multipath == Multipath::Off {
             return self.one(ways, there, made).await;
         }
-        let (paths, failed) = self.all(ways, made).await?;
+        let (ways, renamed) = self.by_name(ways, claims);
+        let (mut paths, failed) = self.all(&ways, made).await?;
         self.drop_failed(failed, made, &paths).await?;
+        self.add_renamed(&renamed, &mut paths, made).await;
         Ok(paths)
     }
 

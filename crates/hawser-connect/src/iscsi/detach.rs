@@ -10,7 +10,7 @@ use super::data::{Target, Volume};
 use super::discovery;
 use super::leave::Leave;
 use super::look::{self, Found};
-use super::notes::{Claim, Notes};
+use super::notes::{Claim, Key, Notes};
 use super::{record, recover};
 use crate::shared::release::Failures;
 use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk, Verdict};
@@ -68,7 +68,7 @@ impl Disconnect<'_> {
         }
         something |= release.settle(&mut failures).await?;
         for target in &self.volume.targets {
-            something |= discovery::sweep(self.host, &target.portal).await?;
+            something |= discovery::clear(self.host, &target.portal, self.deadline).await?;
         }
         match something {
             true => failures.answer("detaching the volume"),
@@ -135,7 +135,7 @@ impl Disconnect<'_> {
     }
 
     /// Every way where something of the volume may be: those that are known, and those of records
-    /// that were made before a reboot.
+    /// that were made before a reboot. One at which another volume of ours is was not made for this one.
     fn ways(&self, claims: &[Claim]) -> Result<Vec<Target>> {
         let mut ways = look::ways(self.host, self.volume, claims)?;
         if let (true, Some(given)) = (self.volume.discover, self.volume.targets.first()) {
@@ -146,7 +146,16 @@ impl Disconnect<'_> {
                 }
             }
         }
-        Ok(ways)
+        let mut own = Vec::new();
+        for way in ways {
+            let known = self.volume.targets.contains(&way)
+                || claims.iter().any(|claim| claim.target == way);
+            let notes = Notes::of(self.host, &Key::of(&way));
+            if known || !notes.is_way_of_others(&way, &self.volume.key)? {
+                own.push(way);
+            }
+        }
+        Ok(own)
     }
 
     /// Leaves every target, all at once.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use hawser_core::Outcome;
 use hawser_core::error::Result;
 use hawser_core::port::Host;
+use hawser_core::port::registry::LockGuard;
 
 use super::admin::{self, Exit};
 use super::data::{Chap, Target, Volume};
@@ -14,9 +15,7 @@ use crate::shared::error::AttachError;
 use crate::shared::locks;
 use crate::shared::wait::Deadline;
 
-/// Every way to a volume of which one is known. Where all portals that answer belong to its target,
-/// or some do, only those count; a target that is known under other names at other portals (some
-/// storage systems do that) is tried under all of them.
+/// Every way to a volume of which one is known: what the portal lists, as far as it may lead there.
 pub(super) async fn ways(
     host: &dyn Host,
     volume: &Volume,
@@ -25,29 +24,36 @@ pub(super) async fn ways(
 ) -> Result<Vec<Target>> {
     let given = &volume.targets[0];
     let found = portals(host, given, &volume.iface, chap, deadline).await?;
+    if !found.iter().any(|(_, iqn)| *iqn == given.iqn) {
+        let portal = given.portal.to_string();
+        return Err(AttachError::TargetNotFound { portal, target: given.iqn.clone() }.into());
+    }
     let way = |(portal, iqn): &(Portal, String)| Target {
         portal: portal.clone(),
         iqn: iqn.clone(),
         ..given.clone()
     };
-    let everywhere = found
-        .iter()
-        .map(|(portal, _)| portal)
-        .all(|portal| found.iter().any(|(its, iqn)| its == portal && *iqn == given.iqn));
-    let mut ways: Vec<Target> = match everywhere {
-        true => found.iter().filter(|(_, iqn)| *iqn == given.iqn).map(way).collect(),
-        false => found.iter().map(way).collect(),
-    };
-    if !found.iter().any(|(_, iqn)| *iqn == given.iqn) {
-        let portal = given.portal.to_string();
-        return Err(AttachError::TargetNotFound { portal, target: given.iqn.clone() }.into());
-    }
+    let mut ways: Vec<Target> = may_lead(&found, &given.iqn).map(way).collect();
     // The portal that was given works, whatever the target says of itself (behind an address
     // translation it does not know its own portals).
     if !ways.contains(given) {
         ways.insert(0, given.clone());
     }
     Ok(ways)
+}
+
+/// What may lead to a target, of all that is listed. A portal that has it under its name is used
+/// under that name only. A portal that does not may have it under another one (some storage systems
+/// have a name per portal), so all names there count but those that stand beside its own name
+/// somewhere: a target has one name at a portal, and those are other targets'. Whether a name that is
+/// left is its own or somebody else's, only the device tells ([`super::renamed`]).
+fn may_lead<'a>(
+    found: &'a [(Portal, String)],
+    iqn: &'a str,
+) -> impl Iterator<Item = &'a (Portal, String)> {
+    let has_it = move |portal: &Portal| found.iter().any(|(at, its)| at == portal && its == iqn);
+    let beside = move |name: &str| found.iter().any(|(at, its)| its == name && has_it(at));
+    found.iter().filter(move |(_, name)| name == iqn || !beside(name))
 }
 
 /// True when a portal that answers does not have the target of a way.
@@ -67,6 +73,18 @@ pub(super) async fn is_unknown(
     }
 }
 
+/// Waits to be alone with the record of a discovery: it is the portal's, and nobody else may put his
+/// credentials there, or take these away, meanwhile. It is the last lock that anybody takes: whoever
+/// has it waits for no other.
+pub(super) async fn lock(
+    host: &dyn Host,
+    portal: &Portal,
+    deadline: Deadline,
+) -> Result<Box<dyn LockGuard>> {
+    let name = format!("iscsi-discovery-{portal}");
+    locks::alone(host, &name, &format!("the discovery at {portal}"), deadline).await
+}
+
 async fn portals(
     host: &dyn Host,
     target: &Target,
@@ -78,10 +96,7 @@ async fn portals(
     let output = match chap {
         None => admin::discover(host, portal, iface, false, deadline).await?,
         Some(chap) => {
-            // The record is the portal's: nobody else may put his credentials there meanwhile.
-            let name = format!("iscsi-discovery-{portal}");
-            let what = format!("the discovery at {portal}");
-            let _alone = locks::alone(host, &name, &what, deadline).await?;
+            let _alone = lock(host, portal, deadline).await?;
             let asked = match put_record(host, portal, chap).await {
                 Ok(()) => admin::discover(host, portal, iface, true, deadline).await,
                 Err(error) => Err(error),
@@ -177,9 +192,35 @@ async fn put_record(host: &dyn Host, portal: &Portal, chap: &Chap) -> Result<()>
     Ok(files.store(&path, text.as_bytes(), 0o600).await?)
 }
 
-/// Takes a record of ours away again, also one that a process which died left, and brings back the
-/// one that was there; true when there was one of ours.
-pub(super) async fn sweep(host: &dyn Host, portal: &Portal) -> Result<bool> {
+/// Takes away what a discovery of a process that died left; true when there was anything. What is
+/// there may as well be of a discovery that goes on now, which needs it: that one is waited for.
+pub(super) async fn clear(host: &dyn Host, portal: &Portal, deadline: Deadline) -> Result<bool> {
+    let files = host.files();
+    let path = record_file(host, portal)?;
+    let kept = files.resolve(&path.with_file_name(KEPT))?.is_some();
+    // Nothing to wait for: a discovery that begins now cleans up after itself.
+    if !kept && !is_ours(host, &path)? && !is_empty(host, &path)? {
+        return Ok(false);
+    }
+    // The volume is gone by now: it is not as it was.
+    let alone = lock(host, portal, deadline).await;
+    let _alone = alone.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+    sweep(host, portal).await
+}
+
+/// True when the folder of a record is there and has nothing in it.
+fn is_empty(host: &dyn Host, record: &Path) -> Result<bool> {
+    let Some(folder) = record.parent() else { return Ok(false) };
+    Ok(host.files().resolve(folder)?.is_some() && host.files().list(folder)?.is_empty())
+}
+
+fn is_ours(host: &dyn Host, record: &Path) -> Result<bool> {
+    Ok(host.files().read(record)?.is_some_and(|text| text.starts_with(MARK.as_bytes())))
+}
+
+/// Takes a record of ours away again and brings back the one that was there; true when there was one
+/// of ours. Under the [`lock`].
+async fn sweep(host: &dyn Host, portal: &Portal) -> Result<bool> {
     let files = host.files();
     let path = record_file(host, portal)?;
     let kept = path.with_file_name(KEPT);
@@ -187,12 +228,11 @@ pub(super) async fn sweep(host: &dyn Host, portal: &Portal) -> Result<bool> {
     if let Some(before) = files.read(&kept)? {
         files.store(&path, &before, 0o600).await?;
         swept |= files.remove(&kept).await?;
-    } else if files.read(&path)?.is_some_and(|text| text.starts_with(MARK.as_bytes())) {
+    } else if is_ours(host, &path)? {
         swept |= files.remove(&path).await?;
     }
-    if let Some(folder) = path.parent()
-        && files.resolve(folder)?.is_some()
-        && files.list(folder)?.is_empty()
+    if is_empty(host, &path)?
+        && let Some(folder) = path.parent()
     {
         swept |= files.remove(folder).await?;
     }

@@ -10,7 +10,7 @@ use super::admin::{self, Exit};
 use super::data::{Target, Transport};
 use super::notes::{Key, Notes};
 use super::session::Session;
-use super::{probe, record};
+use super::{kept, probe, record};
 use crate::shared::error::AttachError;
 use crate::shared::scsi::{self, Address};
 use crate::shared::wait::{self, Deadline};
@@ -51,7 +51,7 @@ impl Leave<'_> {
         // The map above may be gone already: the volume is not as it was.
         let alone = Notes::lock(self.host, &key, self.deadline).await;
         let _alone = alone.map_err(|error| error.with_outcome(Outcome::Unknown))?;
-        record::restore(self.host, &notes).await?;
+        kept::restore(self.host, &notes).await?;
         let needed = notes.is_claimed_by_others(self.volume)?;
         let mut left = false;
         let mut stays = needed;

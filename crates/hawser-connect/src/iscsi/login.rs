@@ -9,7 +9,7 @@ use super::data::{Credentials, Target, Volume};
 use super::notes::{Claim, Key, Notes, Ours};
 use super::record::{self, InPlace, Settings};
 use super::session::Session;
-use super::{discovery, probe, recover};
+use super::{discovery, kept, probe, recover};
 use crate::shared::error::AttachError;
 use crate::shared::wait::Deadline;
 
@@ -44,7 +44,7 @@ impl Login<'_> {
             notes.set_claim(&self.volume.key, &claim).await?;
         }
         // A record that a login which died had put aside.
-        record::restore(self.host, &notes).await?;
+        kept::restore(self.host, &notes).await?;
         let sessions = Session::of(self.host.files(), target)?;
         match sessions.iter().find(|session| session.is_up()) {
             Some(session) => Ok(session.clone()),
@@ -66,7 +66,7 @@ impl Login<'_> {
         made.login = true;
         let logged_in = self.try_login(target, notes).await;
         // What was put aside comes back whatever happened.
-        record::restore(self.host, notes).await?;
+        kept::restore(self.host, notes).await?;
         let session = logged_in?;
         notes.set_ours(&Ours { target: target.clone(), id: Some(session.id) }).await?;
         Ok(session)

@@ -12,6 +12,9 @@
 //! | one way | several paths | the target is asked for its portals first |
 //! | one or several | one path | the first that works |
 //!
+//! A portal that does not list the target may have it under another name; what is tried there and
+//! proves to be another volume is left again.
+//!
 //! Needs the kernel modules `iscsi_tcp` or `ib_iser`, and open-iscsi: `iscsid` keeps the sessions.
 //! `iscsiadm` logs in, once per portal, and asks a target for its portals; logging out is a message to
 //! `iscsid`; everything else is read from sysfs and written to the node database directly
@@ -38,6 +41,7 @@ mod connect;
 mod data;
 mod detach;
 mod discovery;
+mod kept;
 mod leave;
 mod login;
 mod look;
@@ -46,6 +50,7 @@ mod portal;
 mod probe;
 mod record;
 mod recover;
+mod renamed;
 mod session;
 
 use async_trait::async_trait;
@@ -53,7 +58,8 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Multip
 use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, Packages, PathsBy, Platform, Proof,
+    Abilities, AbstractSocket, ConnectorInfo, Maturity, Need, Own, Packages, PathsBy, Platform,
+    Proof, Proofs,
 };
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change};
@@ -77,9 +83,7 @@ static INFO: ConnectorInfo = ConnectorInfo {
     protocols: &["ISCSI", "ISER"],
     maturity: Maturity::Stable,
     note: "CHAP one-way and mutual, for sessions and for discovery; IPv6; up to four portals with \
-           dm-multipath; LUKS2 above one path and above a map; ISER over soft RoCE with two \
-           portals, never over a real RDMA card, and there a wrong secret may end as a timeout; \
-           proven with LIO as the target",
+           dm-multipath; LUKS2 above one path and above a map; proven with LIO as the target",
     platforms: &[Platform::All],
     abilities: Abilities {
         extend: true,
@@ -87,7 +91,17 @@ static INFO: ConnectorInfo = ConnectorInfo {
         encryption: true,
         reservation: true,
     },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_iscsi"))
+        .encryption(Proof::Kernel("vm_layers"))
+        .reservation(Proof::Kernel("vm_layers")),
+    own: &[Own {
+        protocol: "ISER",
+        note: "the same connector over RDMA: proven over soft RoCE with LIO as the target, with CHAP \
+               one-way, IPv4, two portals as one map, LUKS2 above one path; a \
+               wrong secret may end as a timeout. Never over a real RDMA card; \
+               mutual CHAP, discovery, IPv6 and more portals were tried over TCP alone",
+        proofs: Proofs::of(Proof::Kernel("vm_iser")).encryption(Proof::Kernel("vm_iser")),
+    }],
     needs: &[
         Need::Root,
         Need::ModuleOf { protocol: "ISCSI", module: "iscsi_tcp" },
@@ -102,6 +116,16 @@ static INFO: ConnectorInfo = ConnectorInfo {
             },
         },
         Need::File { path: "/etc/iscsi/initiatorname.iscsi", from: "the package of open-iscsi" },
+        // Nothing here starts it. iscsiadm does where its settings say how, as most distributions
+        // ship them and its makers do not.
+        Need::Daemon {
+            name: "iscsid",
+            socket: Some(AbstractSocket {
+                name: "ISCSIADM_ABSTRACT_NAMESPACE",
+                starter: Some(("/etc/iscsi/iscsid.conf", "iscsid.startup")),
+            }),
+            from: "the package of open-iscsi (with systemd: systemctl enable --now iscsid.socket)",
+        },
     ],
 };
 

@@ -146,6 +146,21 @@ impl<'a> Notes<'a> {
         Ok(names.iter().any(|name| name.starts_with(CLAIM) && *name != ours))
     }
 
+    /// True when another volume of ours is at this very way: under another name it is the same one.
+    pub(super) fn is_way_of_others(&self, way: &Target, volume: &str) -> Result<bool> {
+        let files = self.host.files();
+        let ours = claim_name(volume);
+        for name in files.list(&self.folder)? {
+            if name.starts_with(CLAIM)
+                && name != ours
+                && read::<Claim>(files, &self.folder.join(name))?.is_some_and(|c| c.target == *way)
+            {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The session that we made.
     pub(super) fn ours(&self) -> Result<Option<Ours>> {
         read(self.host.files(), &self.folder.join(SESSION))

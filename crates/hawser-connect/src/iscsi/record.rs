@@ -18,6 +18,7 @@ use hawser_core::port::Host;
 use hawser_core::port::kernel::Files;
 
 use super::data::{Chap, Target, Transport};
+use super::kept::Kept;
 use super::notes::Notes;
 use super::portal::Portal;
 use crate::shared::error::AttachError;
@@ -37,9 +38,6 @@ const DEFAULTS: &str = "/etc/iscsi/iscsid.conf";
 /// The first line of records that we made: they go with the last volume, also after a reboot.
 pub(super) const MARK: &str =
     "# Made by hawser, and removed by it with the last volume of the target.";
-
-/// The note that keeps a record of somebody else while ours is in its place.
-const KEPT: &str = "record";
 
 /// How long a target may take to answer a login, as [`OURS`] tells iscsid.
 pub(super) const LOGIN_TIMEOUT: Duration = Duration::from_secs(15);
@@ -130,7 +128,8 @@ pub(super) fn ours(files: &dyn Files, iqn: &str) -> Result<Vec<Portal>> {
 }
 
 /// Puts a record in place for a login. A record of somebody else is kept in the notes and comes
-/// back with [`restore`].
+/// back with [`super::kept::restore`]. It may be called again before that: what stands in its place then is ours,
+/// and only what is kept is somebody else's.
 pub(super) async fn put(
     host: &dyn Host,
     notes: &Notes<'_>,
@@ -139,35 +138,39 @@ pub(super) async fn put(
     place: &InPlace,
 ) -> Result<()> {
     let files = host.files();
-    let known = existing(files, target, settings.iface)?.into_iter().next();
-    let (path, before) = match known {
-        Some(path) => {
+    let made_by_tool = matches!(place, InPlace::MadeByTool);
+    let kept = Kept::read(files, notes)?;
+    let mut known = existing(files, target, settings.iface)?.into_iter();
+    let known = match &kept {
+        // What iscsiadm made besides it is in the database that it reads.
+        Some(kept) if made_by_tool => known.find(|path| *path != kept.path),
+        Some(_) => None,
+        None => known.next(),
+    };
+    let (path, theirs) = match (known, kept) {
+        (None, Some(Kept { path, content })) => (path, Some(content)),
+        (Some(path), _) => {
             let before = files.read(&path)?.unwrap_or_default();
-            (path, before)
+            let ours = before.is_empty() || before.starts_with(MARK.as_bytes()) || made_by_tool;
+            let content = (!ours).then(|| String::from_utf8_lossy(&before).into_owned());
+            if let Some(content) = &content {
+                Kept { path: path.clone(), content: content.clone() }.store(files, notes).await?;
+            }
+            (path, content)
         }
-        None => {
+        (None, None) => {
             let database = match place {
                 InPlace::Database(database) => database.as_path(),
                 InPlace::MadeByTool => Path::new("/etc/iscsi/nodes"),
             };
-            (database.join(&target.iqn).join(target.portal.file_name()), Vec::new())
+            (database.join(&target.iqn).join(target.portal.file_name()), None)
         }
     };
-    let ours = before.is_empty()
-        || before.starts_with(MARK.as_bytes())
-        || matches!(place, InPlace::MadeByTool);
-    let base = match ours {
-        true => defaults(files)?,
-        false => parse(&String::from_utf8_lossy(&before)),
-    };
-    if !ours {
-        let kept = Kept { path: path.clone(), content: String::from_utf8_lossy(&before).into() };
-        // Made of texts: it can always be written as JSON.
-        let text = serde_json::to_vec(&kept).unwrap_or_default();
-        files.store(&notes.file(KEPT), &text, 0o600).await?;
-    }
     // Somebody else's stays without our mark, should we die before it is back.
-    let mark = if ours { MARK } else { "# BEGIN RECORD" };
+    let (mark, base) = match theirs {
+        None => (MARK, defaults(files)?),
+        Some(content) => ("# BEGIN RECORD", parse(&content)),
+    };
     let record = format!("{mark}\n{}", compose(files, base, target, settings)?);
     files.store(&path, record.as_bytes(), 0o600).await?;
     Ok(())
@@ -181,25 +184,6 @@ pub(super) enum InPlace {
     MadeByTool,
 }
 
-/// A record of somebody else.
-#[derive(serde::Serialize, serde::Deserialize)]
-struct Kept {
-    path: PathBuf,
-    content: String,
-}
-
-/// Brings back a record of somebody else, where one was put aside.
-pub(super) async fn restore(host: &dyn Host, notes: &Notes<'_>) -> Result<()> {
-    let files = host.files();
-    let note = notes.file(KEPT);
-    let Some(text) = files.read(&note)? else { return Ok(()) };
-    if let Ok(kept) = serde_json::from_slice::<Kept>(&text) {
-        files.store(&kept.path, kept.content.as_bytes(), 0o600).await?;
-    }
-    files.remove(&note).await?;
-    Ok(())
-}
-
 /// Removes our records of a target and portal, and the folder of the target when it is empty then;
 /// true when there was one.
 pub(super) async fn remove(host: &dyn Host, target: &Target, iface: &str) -> Result<bool> {
@@ -208,7 +192,7 @@ pub(super) async fn remove(host: &dyn Host, target: &Target, iface: &str) -> Res
     // One that an attach was writing when its caller gave up appears a moment later.
     for root in ROOTS {
         let folder = Path::new(root).join("nodes").join(&target.iqn);
-        files.settled(&folder.join(target.portal.file_name())).await?;
+        files.settled(&folder).await?;
     }
     for record in existing(files, target, iface)? {
         if is_ours(files, &record)? {

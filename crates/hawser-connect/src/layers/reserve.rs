@@ -44,7 +44,7 @@ pub(super) async fn take(
     let (held, had) = (is_ours_alone(&before, key), is_registered(&before, key));
     let paths = paths(host, device)?;
     let taken = match register(host, &paths, key, held).await {
-        Ok(()) => seize(disk.as_ref(), device, key, &others).await,
+        Ok(()) => seize(disk.as_ref(), device, writer).await,
         Err(error) => Err(error),
     };
     match taken {
@@ -87,11 +87,19 @@ async fn register(host: &dyn Host, paths: &[PathBuf], key: u64, held: bool) -> R
 }
 
 /// Throws out the others, reserves, and reads back what came of it. Every path is registered.
-async fn seize(disk: &dyn Disk, device: &Path, key: u64, others: &[u64]) -> Result<Reservation> {
+///
+/// Who the others are is read now: our registering has replaced the key that a path of ours had
+/// before, and to throw out a key that is not there is a conflict.
+async fn seize(disk: &dyn Disk, device: &Path, writer: SingleWriter) -> Result<Reservation> {
+    let SingleWriter { key, preempt } = writer;
     let failed = |attempt| kernel(device, attempt);
     let read = || async { disk.reservation().await.map_err(failed("reading the reservation of")) };
+    let others = others(&read().await?, key);
+    if let (Some(holder), false) = (others.first(), preempt) {
+        return Err(LayerError::Reserved { device: device.to_owned(), holder: *holder }.into());
+    }
     for other in others {
-        let preempt = ReservationStep::PreemptAndAbort { key, other: *other, kind: KIND };
+        let preempt = ReservationStep::PreemptAndAbort { key, other, kind: KIND };
         disk.reserve(&preempt).await.map_err(failed("throwing another host out at"))?;
     }
     let now = read().await?;

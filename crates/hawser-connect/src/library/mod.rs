@@ -4,6 +4,7 @@
 //! locked and checked like any other, and `hawser doctor` finds what a crash left. It needs no
 //! server and no store.
 
+mod daemon;
 mod device;
 mod key;
 mod ready;

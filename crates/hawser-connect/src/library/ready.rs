@@ -4,9 +4,12 @@ use std::path::Path;
 
 use hawser_core::error::Result;
 use hawser_core::port::Host;
-use hawser_core::port::connector::{ConnectorInfo, Maturity, Need, Packages, PathsBy, Platform};
-use hawser_core::port::library::{ConnectorStatus, Missing};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Packages, PathsBy, Platform, Proof, Proofs,
+};
+use hawser_core::port::library::{ConnectorStatus, Missing, ProofWords};
 
+use super::daemon;
 use crate::shared::modules;
 
 /// Where programs are looked for, as `exec` does.
@@ -46,11 +49,13 @@ pub(crate) async fn status(host: &dyn Host, info: &ConnectorInfo) -> Result<Vec<
         for need in info.needs {
             missing.extend(check(host, protocol, need).await?);
         }
+        let (note, proofs) = info.told(protocol);
         all.push(ConnectorStatus {
             protocol: (*protocol).to_owned(),
             maturity: in_words(info.maturity).into(),
-            proof: info.proof.as_str().into(),
-            note: info.note.into(),
+            proof: proofs.connect.to_string(),
+            proofs: proof_words(&info.abilities, &proofs),
+            note: note.into(),
             ready: missing.is_empty(),
             missing,
             platforms: info.platforms.iter().map(|p| p.as_str().to_owned()).collect(),
@@ -61,6 +66,18 @@ pub(crate) async fn status(host: &dyn Host, info: &ConnectorInfo) -> Result<Vec<
         });
     }
     Ok(all)
+}
+
+/// What proves what it can do.
+fn proof_words(can: &Abilities, proofs: &Proofs) -> ProofWords {
+    let word = |can: bool, proof: Proof| can.then(|| proof.to_string());
+    ProofWords {
+        connect: word(true, proofs.connect),
+        extend: word(can.extend, proofs.extend),
+        multipath: word(can.multipath.is_some(), proofs.multipath),
+        encryption: word(can.encryption, proofs.encryption),
+        reservation: word(can.reservation, proofs.reservation),
+    }
 }
 
 fn in_words(maturity: Maturity) -> &'static str {
@@ -107,13 +124,15 @@ async fn check(host: &dyn Host, protocol: &str, need: &Need) -> Result<Option<Mi
         Need::File { path, from } => {
             lacks(format!("the file {path}"), format!("it comes from {from}"))
         }
-        Need::Daemon { name, packages } => {
-            if is_running(host, name)? {
+        Need::Daemon { name, socket, from } => {
+            let there = match socket {
+                Some(socket) => daemon::answers(host.files(), socket)?,
+                None => daemon::runs(host.files(), name)?,
+            };
+            if there {
                 return Ok(None);
             }
-            let advice =
-                format!("start {name}; if it is not installed, {}", install(host, packages)?);
-            lacks(format!("the daemon {name}"), advice)
+            lacks(format!("the daemon {name}"), format!("start it; it comes from {from}"))
         }
     }
 }
@@ -122,32 +141,7 @@ async fn check(host: &dyn Host, protocol: &str, need: &Need) -> Result<Option<Mi
 async fn is_loadable(host: &dyn Host, module: &str) -> Result<bool> {
     let kernel = host.facts().await?.kernel;
     let list = format!("/lib/modules/{kernel}/modules.dep");
-    Ok(host.files().read_text(Path::new(&list))?.is_some_and(|text| lists(&text, module)))
-}
-
-/// True when a `modules.dep` has the module; `-` and `_` are the same in names of modules.
-fn lists(text: &str, module: &str) -> bool {
-    let wanted = module.replace('-', "_");
-    text.lines().any(|line| {
-        let file = line.split(':').next().unwrap_or_default();
-        let name = file.rsplit('/').next().unwrap_or_default();
-        name.split(".ko").next().unwrap_or_default().replace('-', "_") == wanted
-    })
-}
-
-/// True when a process of this name is there.
-pub(crate) fn is_running(host: &dyn Host, name: &str) -> Result<bool> {
-    let files = host.files();
-    for pid in files.list(Path::new("/proc"))? {
-        if !pid.bytes().all(|byte| byte.is_ascii_digit()) {
-            continue;
-        }
-        let comm = Path::new("/proc").join(&pid).join("comm");
-        if files.read_text(&comm)?.as_deref() == Some(name) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    Ok(host.files().read_text(Path::new(&list))?.is_some_and(|text| modules::lists(&text, module)))
 }
 
 /// How to get a kernel module that is neither loaded nor built in nor to be found.
@@ -291,6 +285,24 @@ mod tests {
         assert!(lacks("ISER", "ib_iser") && !lacks("ISER", "iscsi_tcp"), "{all:#?}");
     }
 
+    #[tokio::test]
+    async fn a_host_where_nobody_answers_for_iscsid_is_not_ready() {
+        let host = FakeHost::new();
+        hawser_testkit::sim::iscsi::install(&host);
+        let told = async |protocol: &str| {
+            let info = crate::find(&Protocol::new(protocol)).unwrap().info();
+            let all = status(&host, info).await.unwrap();
+            let one = all.into_iter().find(|one| one.protocol == protocol).unwrap();
+            one.missing.into_iter().map(|missing| missing.what).collect::<Vec<_>>()
+        };
+        let daemon = "the daemon iscsid".to_owned();
+
+        assert!(!told("ISCSI").await.contains(&daemon));
+        hawser_testkit::sim::iscsi::set_daemon(host.kernel(), false);
+        assert!(told("ISCSI").await.contains(&daemon));
+        assert!(told("ISER").await.contains(&daemon));
+    }
+
     #[test]
     fn the_package_of_drivers_is_named_as_the_distribution_names_it() {
         let package = |os: &str| kernel_package(os, "6.8.0-1-x", "x86_64");
@@ -306,9 +318,9 @@ mod tests {
     fn modules_are_found_in_both_spellings_and_packed_or_not() {
         let text = include_str!("../../testdata/corpus/modules_dep/6.12");
         for module in ["nbd", "nvme_tcp", "nvme-tcp", "iscsi_tcp"] {
-            assert!(lists(text, module), "{module}");
+            assert!(modules::lists(text, module), "{module}");
         }
-        assert!(!lists(text, "libiscsi"), "it is only needed by another");
+        assert!(!modules::lists(text, "libiscsi"), "it is only needed by another");
     }
 
     hawser_testkit::fuzz_corpus!(os_release, "os_release", |bytes| {
@@ -318,6 +330,7 @@ mod tests {
 
     hawser_testkit::fuzz_corpus!(modules_dep, "modules_dep", |bytes| {
         let text = String::from_utf8_lossy(bytes);
-        let _ = lists(&text, "nvme-tcp");
+        let found = modules::lists(&text, "nvme-tcp");
+        assert!(!found || text.contains(".ko"), "a module was made up");
     });
 }

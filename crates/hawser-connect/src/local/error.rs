@@ -21,6 +21,12 @@ pub(super) enum LocalError {
     BadField { field: &'static str, why: &'static str },
     #[error("{field} is not supported for a local volume: {why}")]
     NotSupported { field: &'static str, why: &'static str },
+    #[error(
+        "the mount option {option} cannot be given to the folder {}: it is on this host already \
+         and nothing is mounted; leave the option out, or seLinuxMount of the CSI driver where it \
+         is a label of SELinux", .path.display()
+    )]
+    FolderOption { path: PathBuf, option: String },
     #[error("LVM knows no {name} on this host; look with lvs, and whether its disks are attached")]
     NoVolume { name: String },
     #[error("{name} is not active, and activate is false; activate it with lvchange -ay {name}")]
@@ -108,6 +114,7 @@ impl Classify for LocalError {
             | Self::BadVolumeId
             | Self::BadSectorSize(_)
             | Self::BadField { .. }
+            | Self::FolderOption { .. }
             | Self::BadAccessMode(_) => Kind::Invalid,
             Self::IdentityMismatch { .. }
             | Self::NoIdentity { .. }
@@ -139,6 +146,7 @@ impl Classify for LocalError {
             | Self::BadVolumeId
             | Self::BadSectorSize(_)
             | Self::BadField { .. }
+            | Self::FolderOption { .. }
             | Self::NotSupported { .. }
             | Self::NoVolume { .. }
             | Self::NotActive { .. }
@@ -166,6 +174,7 @@ impl Classify for LocalError {
             | Self::BadVolumeId
             | Self::BadSectorSize(_)
             | Self::BadField { .. }
+            | Self::FolderOption { .. }
             | Self::BadAccessMode(_) => Some(Reason::InvalidParameters),
             Self::IdentityMismatch { .. } | Self::NoIdentity { .. } => {
                 Some(Reason::IdentityMismatch)

@@ -39,7 +39,9 @@ use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::{ConnectionInfo, Data, HINTS};
 use hawser_core::error::Result;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Platform, Proof, Proofs,
+};
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Kind};
 
@@ -60,7 +62,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            logical volumes need root, logical volumes lvm2",
     platforms: &[Platform::X86, Platform::S390, Platform::Ppc64, Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: true, reservation: false },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_local")).encryption(Proof::Kernel("vm_layers")),
+    own: &[],
     needs: &[Need::Root, Need::Module("loop")],
 };
 
@@ -89,6 +92,20 @@ impl Target {
                 expected: expected.clone(),
             }),
             Form::Image { .. } | Form::Folder { .. } | Form::Device => None,
+        }
+    }
+
+    /// Nothing is mounted for a folder, so an option that is not refused would be lost.
+    fn check_flags(&self, flags: &[String]) -> Result<(), LocalError> {
+        match (&self.form, flags.first()) {
+            (Form::Folder { .. }, Some(flag)) => {
+                let option = flag.split('=').next().unwrap_or_default();
+                let option = option.chars().take(64).collect();
+                Err(LocalError::FolderOption { path: self.path.clone(), option })
+            }
+            (Form::Folder { .. } | Form::Image { .. } | Form::Device | Form::Logical { .. }, _) => {
+                Ok(())
+            }
         }
     }
 
@@ -159,6 +176,7 @@ impl Connector for Local {
         attach: &Attach,
     ) -> Result<Change<Attached>> {
         let target = data::read(info)?;
+        target.check_flags(&attach.mount_flags)?;
         if let Some(volume) = target.logical(attach.read_only) {
             return volume.connect(host, Deadline::after(attach.deadline)).await;
         }

@@ -314,6 +314,23 @@ async fn a_deadline_that_passes_is_an_unknown_outcome() {
 }
 
 #[tokio::test]
+async fn options_that_a_folder_cannot_have_are_refused_and_not_lost() {
+    let rig = folder_rig();
+    let before = rig.host.snapshot();
+    for (flag, named) in [("context=\"a:b:s0:c1,c2\"", "context"), ("nfsvers=4.1", "nfsvers")] {
+        let attach = Attach { mount_flags: vec![flag.into()], ..Attach::default() };
+
+        let error = connect(&rig, &attach).await.unwrap_err();
+
+        assert_eq!(error.kind(), Kind::Invalid, "{error:?}");
+        let said = error.sentence();
+        assert!(said.contains(&format!("option {named} ")) && !said.contains("c1"), "{said}");
+        assert_eq!(rig.host.snapshot(), before);
+    }
+    connect(&rig, &Attach::default()).await.unwrap();
+}
+
+#[tokio::test]
 async fn an_image_must_be_a_plain_file_and_a_folder_a_folder() {
     let mut image = image_rig();
     let mut folder = folder_rig();

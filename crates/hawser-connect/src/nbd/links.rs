@@ -7,6 +7,7 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
 use hawser_core::error::Result;
@@ -107,6 +108,8 @@ const DESTROY: u16 = 21;
 const ESTABLISHED: u8 = 1;
 /// `NLMSG_ERROR`.
 const ERROR: u16 = 2;
+/// The kernel negates its numbers, and has none beyond `MAX_ERRNO`.
+const LEGAL_ERRORS: RangeInclusive<i32> = -4095..=-1;
 /// `NLM_F_REQUEST | NLM_F_ACK`.
 const FLAGS: u16 = 1 | 4;
 /// `struct nlmsghdr`.
@@ -185,7 +188,8 @@ fn parse(answer: &[u8]) -> io::Result<Option<u8>> {
     match error {
         0 => Ok(None),
         error if gone.contains(&error) => Ok(None),
-        error => Err(io::Error::from_raw_os_error(error.saturating_neg())),
+        error if LEGAL_ERRORS.contains(&error) => Err(io::Error::from_raw_os_error(-error)),
+        _ => Err(nonsense()),
     }
 }
 
@@ -219,6 +223,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_error_number_that_no_kernel_has_is_not_passed_on() {
+        let answer = |error: i32| {
+            let head = [&[36, 0, 0, 0][..], &ERROR.to_ne_bytes(), &[0; 10]].concat();
+            parse(&[&head[..], &error.to_ne_bytes()].concat()).map_err(|e| e.raw_os_error())
+        };
+
+        for error in [1, -4096, i32::MIN] {
+            assert_eq!(answer(error), Err(None), "{error}");
+        }
+        assert_eq!(answer(-95), Err(Some(95)));
+        assert_eq!(answer(0), Ok(None));
     }
 
     proptest! {

@@ -54,7 +54,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::Result;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof, Proofs,
 };
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change};
@@ -85,7 +85,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
         encryption: true,
         reservation: false,
     },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_nbd")).encryption(Proof::Kernel("vm_nbd")),
+    own: &[],
     needs: &[Need::Root, Need::Module("nbd")],
 };
 

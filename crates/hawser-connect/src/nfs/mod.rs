@@ -21,7 +21,7 @@ use hawser_core::attach::Attach;
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::port::Host;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof, Proofs,
 };
 
 use crate::shared::error::AttachError;
@@ -39,7 +39,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            export, shared with os-brick; not tried: Kerberos, RDMA",
     platforms: &[Platform::X86, Platform::S390, Platform::Ppc64, Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: false, reservation: false },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_nfs")),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("nfs"),

@@ -142,6 +142,18 @@ async fn the_newest_version_is_mounted_without_a_program() {
 }
 
 #[tokio::test]
+async fn a_label_of_selinux_reaches_the_kernel_whole() {
+    let bench = Bench::new(|_| Ok(()));
+    let label = "context=\"system_u:object_r:container_file_t:s0:c1,c2\"";
+    let attach = Attach { mount_flags: vec![label.into()], ..Attach::default() };
+
+    NFS.connect(&bench.host, &bench.info(), &attach).await.unwrap();
+
+    let flags = bench.asked.lock().unwrap()[0].clone();
+    assert!(flags.contains(&label.to_owned()), "{flags:?}");
+}
+
+#[tokio::test]
 async fn an_older_version_is_tried_only_when_the_server_does_not_speak_the_newer() {
     let speaks = |spoken: &'static str| {
         move |version: &str| {

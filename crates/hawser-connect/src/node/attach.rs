@@ -42,7 +42,17 @@ impl NodeHalf {
         let found = change.get().identity();
         let right = check_identity(expected(&record), found, change.get().path(), Unknown::Allowed);
         if let Err(wrong) = right {
-            return Err(self.let_go(connector, record, made, change, wrong.into()).await);
+            let brought = change.is_made();
+            return Err(self.let_go(connector, record, made, brought, change, wrong.into()).await);
+        }
+        // The device is there; the intent leads the retry to it.
+        let unknown = |error: Error| error.with_outcome(Outcome::Unknown);
+        // Nobody records the same device between the look and the record.
+        let _devices = self.registry.lock("devices").await.map_err(unknown)?;
+        let twin = self.twin(&record, change.get(), change.is_made()).await.map_err(unknown)?;
+        if let Some(twin) = twin {
+            let (back, refusal) = (twin.takes_back, twin.refusal.into());
+            return Err(self.let_go(connector, record, made, back, change, refusal).await);
         }
         record.attached = Some(change.get().clone());
         record.state = AttachState::Attached;
@@ -50,8 +60,7 @@ impl NodeHalf {
         self.registry
             .put(&record)
             .await
-            // The device is there; the intent leads the retry to it.
-            .map_err(|error| error.with_outcome(Outcome::Unknown))
+            .map_err(unknown)
             .context(|| "recording what was attached".to_owned())?;
         tracing::info!(volume.id = %work.volume, publication.id = %work.publication,
             path = %change.get().path().display(), "attached");
@@ -170,16 +179,16 @@ impl NodeHalf {
         }
     }
 
-    /// After a connect that gave the wrong device: takes it away again if this call brought it.
+    /// After a connect that gave the wrong device: takes away again what this call brought.
     async fn let_go(
         &self,
         connector: Layered<'_>,
         mut record: AttachRecord,
         made: bool,
+        brought: bool,
         change: Change<Attached>,
         error: Error,
     ) -> Error {
-        let brought = change.is_made();
         if brought {
             record.attached = Some(change.into_inner());
             let detach = Detach { deadline: record.attach.deadline, ..Detach::default() };

@@ -37,7 +37,7 @@ impl NodeHalf {
         let what = || format!("volume {}", record.volume);
         let volume = within(deadline, what, self.registry.lock(&lock)).await?;
         let sharers = self.sharers(&record).await?;
-        if sharers.there {
+        if sharers.there || self.is_anothers(&record).await? {
             return self.leave_to_others(&record).await;
         }
         self.check_unmounted(&record).await?;
@@ -60,6 +60,7 @@ impl NodeHalf {
         self.registry.put(&leaving).await?;
         // From here the record says that it is going, which keeps others away.
         drop((sharers, volume));
+        self.settle_notes().await;
         if let Err(error) = connector.disconnect(self.host.as_ref(), &leaving, detach).await {
             if error.is_unknown() || record.state == AttachState::Detaching {
                 return Err(error);
@@ -79,6 +80,15 @@ impl NodeHalf {
         tracing::info!(volume.id = %leaving.volume, publication.id = %leaving.publication,
             "detached");
         Ok(())
+    }
+
+    /// What an attach was writing down when its caller gave up, or its process died, does not come, and
+    /// does not stay, after the detach.
+    async fn settle_notes(&self) {
+        let files = self.host.files();
+        if let Err(error) = files.settled(&files.run_dir()).await {
+            tracing::warn!(%error, "a note of an attach that was cut off may stay behind");
+        }
     }
 
     /// Refuses while anything, by whomever, shows the volume.

@@ -145,10 +145,11 @@ pub(super) enum NodeError {
     )]
     NotPrivileged,
 
+    // Options are not repeated: this becomes an event, which more people may read than the options.
     #[error(
-        "it is mounted on {target:?} with {there}, and {wanted} is asked for: unmount it first"
+        "it is mounted on {target:?} otherwise than is asked for: {what} differs; unmount it first"
     )]
-    MountedOtherwise { target: PathBuf, there: String, wanted: String },
+    MountedOtherwise { target: PathBuf, what: &'static str },
 
     #[error(
         "{target:?} shows {found}, which is not this volume: it is left alone; whoever mounted it must unmount it"

@@ -1,15 +1,21 @@
-//! Stopping and starting writes for a snapshot, so that a dead process never leaves them stopped.
+//! Stopping and starting writes for a snapshot, so that neither a dead process nor a lost link leaves
+//! them stopped: what nobody asks for any more is thawed after [`FREEZE_LIMIT`].
 
+use std::collections::HashMap;
 use std::path::PathBuf;
-use std::sync::{MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use hawser_core::attach::{AttachRecord, AttachState, Attached};
 use hawser_core::error::ResultExt;
 use hawser_core::id::PublicationId;
 use hawser_core::port::host::MountEntry;
+use hawser_core::port::node::FREEZE_LIMIT;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::{Change, Error, Result};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::warn;
 
 use super::NodeHalf;
 use super::error::{NodeError, with_undo};
@@ -18,6 +24,16 @@ use super::locks::frozen_lock;
 /// How long to wait for the lock of a frozen file system before its holder counts as alive: a free
 /// lock is had at once, so this only bounds a slow disk.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
+/// Between two attempts to thaw what should be thawed: writers wait for it.
+const THAW_PAUSE: Duration = Duration::from_secs(5);
+
+/// What this process keeps frozen.
+pub(super) struct Frozen {
+    /// Says to other processes that this one is alive and will thaw it.
+    _lock: Box<dyn LockGuard>,
+    /// Until when. Whoever drops this ends the watch over it.
+    until: watch::Sender<Instant>,
+}
 
 impl NodeHalf {
     pub(super) async fn freeze_volume(&self, publication: &PublicationId) -> Result<Change<()>> {
@@ -61,8 +77,14 @@ impl NodeHalf {
             return Err(error);
         }
         match self.host.freeze(&target).await {
-            Ok(Change::Made(())) => Ok(Change::Made(())),
-            Ok(Change::Already(())) if ours_before => Ok(Change::Already(())),
+            Ok(Change::Made(())) => {
+                self.keep_frozen(&record.publication);
+                Ok(Change::Made(()))
+            }
+            Ok(Change::Already(())) if ours_before => {
+                self.keep_frozen(&record.publication);
+                Ok(Change::Already(()))
+            }
             Ok(Change::Already(())) => {
                 record.frozen = None;
                 self.registry.put(record).await?;
@@ -124,6 +146,56 @@ impl NodeHalf {
         Ok(writable.map(|(_, entry)| entry.target.clone()))
     }
 
+    /// Puts off the end of a freeze: somebody still wants it.
+    fn keep_frozen(&self, publication: &PublicationId) {
+        if let Some(frozen) = self.frozen_here().get(publication) {
+            frozen.until.send_replace(Instant::now() + FREEZE_LIMIT);
+        }
+    }
+
+    /// Begins to watch over a file system that is frozen. The watch does not keep the node half: it
+    /// ends with the last that has it.
+    fn begin_watch(&self, publication: &PublicationId, until: watch::Receiver<Instant>) {
+        let kept = Arc::downgrade(&self.frozen);
+        let half = Self { frozen: Arc::default(), ..self.clone() };
+        tokio::spawn(half.watch_frozen(kept, publication.clone(), until));
+    }
+
+    /// Thaws a file system that nobody asked to keep frozen for too long.
+    async fn watch_frozen(
+        mut self,
+        kept: Weak<Mutex<HashMap<PublicationId, Frozen>>>,
+        publication: PublicationId,
+        mut until: watch::Receiver<Instant>,
+    ) {
+        loop {
+            let end = *until.borrow_and_update();
+            tokio::select! {
+                // Put off, or thawed by whoever had it frozen.
+                changed = until.changed() => match changed {
+                    Ok(()) => continue,
+                    Err(_) => return,
+                },
+                () = tokio::time::sleep_until(end) => {}
+            }
+            let Some(frozen) = kept.upgrade() else { return };
+            self.frozen = frozen;
+            let thawed = self.thaw_volume(&publication).await;
+            self.frozen = Arc::default();
+            match thawed {
+                Ok(_) => {
+                    warn!(publication = %publication, "thawed: nobody asked to keep it frozen");
+                    return;
+                }
+                Err(error) => {
+                    warn!(publication = %publication, error = %error.sentence(),
+                        "nobody asked to keep it frozen, and it could not be thawed");
+                    tokio::time::sleep(THAW_PAUSE).await;
+                }
+            }
+        }
+    }
+
     /// Takes the lock that says a living process keeps this file system frozen; `false` when
     /// another one does.
     pub(super) async fn claim_frozen(&self, publication: &PublicationId) -> Result<bool> {
@@ -133,8 +205,10 @@ impl NodeHalf {
         let name = frozen_lock(publication);
         match tokio::time::timeout(LOCK_PATIENCE, self.registry.lock(&name)).await {
             Ok(guard) => {
-                let guard = guard?;
-                self.frozen_here().insert(publication.clone(), guard);
+                let (until, watched) = watch::channel(Instant::now() + FREEZE_LIMIT);
+                let frozen = Frozen { _lock: guard?, until };
+                self.frozen_here().insert(publication.clone(), frozen);
+                self.begin_watch(publication, watched);
                 Ok(true)
             }
             Err(_) => Ok(false),
@@ -148,13 +222,11 @@ impl NodeHalf {
 
     /// Gives that lock back.
     pub(super) fn release_frozen(&self, publication: &PublicationId) {
-        let guard = self.frozen_here().remove(publication);
-        drop(guard);
+        let frozen = self.frozen_here().remove(publication);
+        drop(frozen);
     }
 
-    fn frozen_here(
-        &self,
-    ) -> MutexGuard<'_, std::collections::HashMap<PublicationId, Box<dyn LockGuard>>> {
+    fn frozen_here(&self) -> MutexGuard<'_, HashMap<PublicationId, Frozen>> {
         self.frozen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

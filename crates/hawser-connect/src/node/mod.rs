@@ -44,13 +44,13 @@ use hawser_core::port::connector::Platform;
 use hawser_core::port::host::{FsUsage, HostFacts};
 use hawser_core::port::library::PropertiesRequest;
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
-use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Host, Library, Node, Pools, Provider, Registry};
 use hawser_core::{ByteSize, Change, Error, Result, Timestamp};
 use serde_json::{Value, json};
 
 pub use self::connectors::Connectors;
 use self::error::NodeError;
+use self::freeze::Frozen;
 use self::locks::Gates;
 use self::table::Table;
 
@@ -74,6 +74,9 @@ pub struct NodeParts {
 ///
 /// Its errors say what is wrong with the device, the record or the target; the caller, who knows the
 /// volume by its name, says what was attempted.
+///
+/// Clones are the same node half; it is gone with the last of them.
+#[derive(Clone)]
 pub struct NodeHalf {
     id: NodeId,
     instance: InstanceId,
@@ -83,16 +86,15 @@ pub struct NodeHalf {
     gates: Arc<Gates>,
     /// The classes whose storage is here.
     pools: BTreeMap<ClassName, Arc<dyn Provider>>,
-    /// The locks of the file systems this process has frozen.
-    frozen: Mutex<HashMap<PublicationId, Box<dyn LockGuard>>>,
+    /// The file systems this process has frozen.
+    frozen: Arc<Mutex<HashMap<PublicationId, Frozen>>>,
 }
 
 impl NodeHalf {
     /// A node half over these ports; nothing is touched until it is called.
     pub fn new(parts: NodeParts) -> Self {
         let NodeParts { id, instance, host, connectors, registry, pools } = parts;
-        let (gates, frozen, pools) =
-            (Arc::default(), Mutex::default(), pools.into_iter().collect());
+        let (gates, frozen, pools) = (Arc::default(), Arc::default(), pools.into_iter().collect());
         Self { id, instance, host, connectors, registry, gates, pools, frozen }
     }
 

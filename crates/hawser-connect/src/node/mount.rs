@@ -222,7 +222,7 @@ impl NodeHalf {
     }
 }
 
-/// True when exactly this mount is there. One that is there with other options is refused with both.
+/// True when exactly this mount is there. One that is there otherwise is refused.
 fn is_mounted(
     record: &AttachRecord,
     work: &MountWork,
@@ -232,13 +232,13 @@ fn is_mounted(
     let (Some(mount), Some(entry)) = (recorded, table.ours(record, &work.target)) else {
         return Ok(false);
     };
-    let same = (mount.raw, mount.read_only) == (work.raw, work.read_only);
-    if !same || !same_flags(&mount.flags, &work.flags) {
-        return Err(NodeError::MountedOtherwise {
-            target: work.target.clone(),
-            there: options(mount.raw, mount.read_only, &mount.flags),
-            wanted: options(work.raw, work.read_only, &work.flags),
-        });
+    let differs = [
+        (mount.raw != work.raw, "whether it is shown as a device"),
+        (mount.read_only != work.read_only, "the right to write"),
+        (!same_flags(&mount.flags, &work.flags), "a mount option"),
+    ];
+    if let Some((_, what)) = differs.into_iter().find(|(differs, _)| *differs) {
+        return Err(NodeError::MountedOtherwise { target: work.target.clone(), what });
     }
     // A mount that was never answered may lack its last steps: they are made again.
     Ok(mount.ready && !is_spent(record, entry, work))
@@ -282,13 +282,6 @@ fn same_flags(one: &[String], other: &[String]) -> bool {
         flags
     };
     sorted(one) == sorted(other)
-}
-
-fn options(raw: bool, read_only: bool, flags: &[String]) -> String {
-    let kind = if raw { "raw," } else { "" };
-    let access = if read_only { "ro" } else { "rw" };
-    let flags: String = flags.iter().map(|flag| format!(",{flag}")).collect();
-    format!("{kind}{access}{flags}")
 }
 
 #[cfg(test)]

@@ -169,10 +169,10 @@ pub(super) async fn come_up(
     }
 }
 
-/// `instance=3,cntlid=7`.
+/// `instance=3,cntlid=7` and the end of the line, without which a number may go on.
 fn instance(answer: &[u8]) -> Option<u32> {
     let text = String::from_utf8_lossy(answer);
-    let mut pairs = text.trim().split(',').filter_map(|pair| pair.split_once('='));
+    let mut pairs = text.strip_suffix('\n')?.split(',').filter_map(|pair| pair.split_once('='));
     pairs.find(|(key, _)| *key == "instance").and_then(|(_, value)| value.trim().parse().ok())
 }
 
@@ -249,4 +249,26 @@ pub(super) async fn delete(
         return Err(AttachError::NotRemoved { what, limit: deadline.limit() }.into());
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_cut_off_names_no_other_controller() {
+        assert_eq!(instance(b"instance=12,cntlid=3\n"), Some(12));
+        for short in ["instance=12,cntlid=3", "instance=12", "instance=1", "instance=", ""] {
+            assert_eq!(instance(short.as_bytes()), None, "{short}");
+        }
+        assert_eq!(instance(b"instance=-1,cntlid=-1,transport=%s\n"), None, "what it can do");
+    }
+
+    hawser_testkit::fuzz_corpus!(corpus, "nvme_fabrics", |bytes| {
+        if let Some(number) = instance(bytes) {
+            let text = String::from_utf8_lossy(bytes);
+            assert!(text.contains("instance=") && text.ends_with('\n'), "{text:?}");
+            assert!(text.contains(&number.to_string()), "{number} was made up of {text:?}");
+        }
+    });
 }

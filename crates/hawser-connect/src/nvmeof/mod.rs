@@ -49,7 +49,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::{Error, Result};
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, PathsBy, Platform, Proof, Proofs,
 };
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Kind, Reason};
@@ -74,7 +74,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
         encryption: true,
         reservation: true,
     },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_nvme_tcp")).encryption(Proof::Kernel("vm_nvme_tcp")),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("nvme_core"),

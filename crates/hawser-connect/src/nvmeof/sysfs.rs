@@ -282,3 +282,18 @@ pub(super) fn native_multipath(files: &dyn Files) -> Result<bool> {
     let file = Path::new("/sys/module/nvme_core/parameters/multipath");
     Ok(files.read_text(file)?.as_deref() == Some("Y"))
 }
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(corpus, "nvme_sysfs", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines = text.lines();
+    let mut next = || lines.next().map(str::trim);
+    let (state, access, node) = (next().unwrap_or_default(), next(), next().unwrap_or_default());
+    assert_eq!(State::parse(state) == State::Live, state == "live");
+    let open = matches!(Access::parse(access), Access::Optimized | Access::NonOptimized);
+    assert_eq!(open, access.is_some_and(|text| ["optimized", "non-optimized"].contains(&text)));
+    assert_eq!(Access::parse(access) == Access::Unsaid, access.is_none());
+    if let Some(device) = device_of(node) {
+        assert!(!device.contains('c') && node.starts_with("nvme"), "{node} is {device}");
+    }
+});

@@ -222,3 +222,10 @@ async fn missing<'a>(
     };
     Ok(target.portals.iter().find(|portal| !has(portal)))
 }
+
+#[cfg(test)]
+hawser_testkit::fuzz_corpus!(corpus, "nvme_identify", |bytes| {
+    if let Some(size) = size_of(bytes) {
+        assert!(size % 512 == 0, "{size} bytes are no blocks");
+    }
+});

@@ -130,8 +130,12 @@ pub(crate) fn initiator(files: &dyn Files) -> Result<Option<String>> {
         Err(error) if error.errno() == Some(13) => None,
         Err(error) => return Err(error.into()),
     };
-    let name = |line: &str| line.trim().strip_prefix("InitiatorName=").map(|n| n.trim().to_owned());
-    Ok(text.and_then(|text| text.lines().find_map(name)).filter(|name| !name.is_empty()))
+    Ok(text.and_then(|text| initiator_name(&text).map(str::to_owned)))
+}
+
+fn initiator_name(text: &str) -> Option<&str> {
+    let mut names = text.lines().filter_map(|line| line.trim().strip_prefix("InitiatorName="));
+    names.next().map(str::trim).filter(|name| !name.is_empty())
 }
 
 /// Port and node names of every Fibre Channel port that is online.

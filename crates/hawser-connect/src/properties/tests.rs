@@ -89,3 +89,10 @@ fn keys_become_camel_case_but_for_the_one_with_a_blank() {
 
     assert_eq!(keys, ["osType", "system uuid"]);
 }
+
+hawser_testkit::fuzz_corpus!(corpus, "initiatorname", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(name) = initiator_name(&text) {
+        assert!(!name.contains('\n') && text.contains(name), "{name:?} was made up");
+    }
+});

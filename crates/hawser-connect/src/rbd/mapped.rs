@@ -100,14 +100,15 @@ impl Mapped {
     /// the key too: nothing of it but the first word may be shown.
     fn monitors(&self, files: &dyn Files) -> Result<String> {
         let config = self.attribute(files, "config_info")?.unwrap_or_default();
-        Ok(config.split_whitespace().next().unwrap_or_default().to_owned())
+        Ok(monitors_in(&config).to_owned())
     }
 
     /// True when both are mappings of one image, by whatever way to its cluster.
     pub(super) fn is_twin_of(&self, files: &dyn Files, other: &Self) -> Result<bool> {
         let both = |name: &str| -> Result<Option<String>> {
             let (one, two) = (self.attribute(files, name)?, other.attribute(files, name)?);
-            Ok(one.filter(|one| two.as_ref() == Some(one)))
+            // An image of the first format has no id, and is no twin of another without one.
+            Ok(one.filter(|one| !one.is_empty() && two.as_ref() == Some(one)))
         };
         let mut same = self != other;
         for name in ["cluster_fsid", "pool", "image_id", "current_snap"] {
@@ -129,11 +130,14 @@ impl Mapped {
         Ok(monitors.is_empty() || image.shares_monitor(&monitors))
     }
 
-    /// What the kernel says of the image.
+    /// What the kernel says of the image; `None` where it has no id.
     pub(super) fn identity(&self, files: &dyn Files, image: &Image) -> Result<Option<Identity>> {
-        let fsid = self.attribute(files, "cluster_fsid")?;
-        let id = self.attribute(files, "image_id")?;
-        let (Some(fsid), Some(id)) = (fsid, id) else { return Ok(None) };
+        let known = |name: &str| -> Result<Option<String>> {
+            Ok(self.attribute(files, name)?.filter(|text| !text.is_empty()))
+        };
+        let (Some(fsid), Some(id)) = (known("cluster_fsid")?, known("image_id")?) else {
+            return Ok(None);
+        };
         let namespace = image.namespace.as_ref().map(|n| format!("{n}/")).unwrap_or_default();
         let snapshot = image.snapshot.as_ref().map(|s| format!("@{s}")).unwrap_or_default();
         Ok(Some(Identity::new("rbd", format!("{fsid}/{}/{namespace}{id}{snapshot}", image.pool))))
@@ -178,4 +182,9 @@ impl Mapped {
             size: ByteSize::bytes(self.disk().size(host.files())?),
         })
     }
+}
+
+/// The monitors at the beginning of what a mapping was asked for with.
+pub(super) fn monitors_in(config_info: &str) -> &str {
+    config_info.split_whitespace().next().unwrap_or_default()
 }

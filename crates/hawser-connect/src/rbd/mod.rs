@@ -15,9 +15,10 @@
 //! # Identity
 //!
 //! `rbd`: `FSID/POOL[/NAMESPACE]/IMAGE-ID[@SNAPSHOT]`, as the kernel tells it of the mapped image. An
-//! image that was removed and made again under the same name has another id, and is refused. A
-//! mapping is taken for ours only when cluster, pool, namespace, name and snapshot are all ours:
-//! pools of one cluster, and clusters, have images of the same name.
+//! image that was removed and made again under the same name has another id, and is refused. An image
+//! of the first format, which clusters only keep from long ago, has no id and so no identity. A
+//! mapping is taken for ours only when cluster, pool, namespace, name and snapshot are all ours: pools
+//! of one cluster, and clusters, have images of the same name.
 //!
 //! # Limits
 //!
@@ -42,7 +43,9 @@ use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::{ConnectionInfo, Data};
 use hawser_core::error::{Error, Result};
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Platform, Proof, Proofs,
+};
 use hawser_core::port::kernel::KernelError;
 use hawser_core::port::registry::LockGuard;
 use hawser_core::port::{Connector, Host};
@@ -67,7 +70,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     note: "images of a Ceph pool through the kernel's client; no Ceph package on the host",
     platforms: &[Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: true, reservation: false },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_rbd")).encryption(Proof::Kernel("vm_rbd")),
+    own: &[],
     needs: &[Need::Root, Need::Module("rbd")],
 };
 

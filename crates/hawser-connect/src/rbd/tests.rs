@@ -10,7 +10,7 @@ use hawser_testkit::sim::rbd::{self, Cluster};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Rbd, data};
+use super::{Rbd, data, mapped};
 
 const FSID: &str = "5e3f8b1c-0000-4000-8000-000000000001";
 const OTHER_FSID: &str = "5e3f8b1c-0000-4000-8000-000000000002";
@@ -186,6 +186,27 @@ async fn an_identity_of_another_cluster_is_refused_and_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn images_without_an_id_are_not_taken_for_each_other() {
+    let host = FakeHost::new();
+    let (one, two) = (Lun::new(ByteSize::mib(8)), Lun::new(ByteSize::mib(16)));
+    let cluster = Cluster::new(FSID, "192.0.2.1:6789")
+        .with_user("cinder", KEY)
+        .with_image("volumes/old1", "", &one)
+        .with_image("volumes/old2", "", &two);
+    rbd::install(host.kernel(), [cluster]);
+    let mut rig = ConnectorRig::new(&Rbd, host, info(data_of("volumes/old1")), ());
+
+    let first = rig.connect().await.unwrap().into_inner();
+    rig.info = info(data_of("volumes/old2"));
+    let second = rig.connect().await.unwrap();
+
+    assert!(second.is_made());
+    assert_ne!(second.get().path(), first.path());
+    assert_eq!(first.identity(), None, "nothing tells it from others");
+    assert!(rig.disconnect(&rig.record(second.get())).await.unwrap().is_made());
+}
+
+#[tokio::test(start_paused = true)]
 async fn snapshots_are_devices_of_their_own_that_refuse_writes() {
     let rig = rig_of(data_of("volumes/v1@s1"));
     let live = rig_of(data_of("volumes/v1"));
@@ -335,4 +356,13 @@ proptest! {
 hawser_testkit::fuzz_corpus!(keyring, "ceph_keyring", |bytes| {
     let keyring = String::from_utf8_lossy(bytes);
     let _ = data::read(&info(json!({ "name": "p/i", "hosts": ["192.0.2.1"], "keyring": keyring })));
+});
+
+hawser_testkit::fuzz_corpus!(config_info, "rbd_config_info", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    let monitors = mapped::monitors_in(&text);
+    assert!(text.trim_start().starts_with(monitors) && !monitors.contains(char::is_whitespace));
+    let image = data::read(&info(data_of("volumes/v1"))).unwrap();
+    let shared = monitors.split(',').any(|monitor| monitor == "192.0.2.1:6789");
+    assert_eq!(image.shares_monitor(monitors), shared, "{monitors}");
 });

@@ -11,11 +11,11 @@ use hawser_core::port::registry::LockGuard;
 use hawser_core::secret::Secret;
 use http::Method;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::answer::{self, Complaint, Named};
 use super::config;
-use super::data::{Access, is_id};
+use super::data::Access;
 use super::tls;
 use super::wire::{self, Ask, Failed, Said, Server};
 use crate::shared::digest;
@@ -46,15 +46,6 @@ pub(super) struct Gateway {
     token: Option<Secret>,
     guard: Arc<dyn LockGuard>,
     deadline: Deadline,
-}
-
-/// What the gateway says when it does not do what it was asked.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Complaint {
-    #[serde(default)]
-    message: String,
-    error_code: i64,
 }
 
 impl Gateway {
@@ -90,10 +81,9 @@ impl Gateway {
         let twice = utf8_percent_encode(&once, NON_ALPHANUMERIC);
         let path = format!("/api/types/Volume/instances/getByName::{twice}");
         let said = self.call(Method::GET, path, None).await?;
-        let id = serde_json::from_slice::<Option<String>>(&said.body).ok().flatten();
-        match id.filter(|id| said.status == 200 && is_id(id)) {
-            Some(id) => Ok(id.to_ascii_lowercase()),
-            None if said.status == 200 => Err(self.no_volume(name)),
+        match Named::read(&said.body).filter(|_| said.status == 200) {
+            Some(Named::Volume(id)) => Ok(id),
+            Some(Named::Nothing) => Err(self.no_volume(name)),
             None => Err(self.complaint(&said, &format!("finding the volume {name}"), false)),
         }
     }
@@ -141,8 +131,7 @@ impl Gateway {
         if said.status == 200 {
             return Ok(true);
         }
-        let code = serde_json::from_slice::<Complaint>(&said.body).ok().map(|c| c.error_code);
-        if code.is_some_and(|code| already.contains(&code)) {
+        if Complaint::read(&said.body).is_some_and(|said| already.contains(&said.error_code)) {
             return Ok(false);
         }
         Err(self.complaint(&said, &format!("{attempt} the volume {id}"), true))
@@ -172,15 +161,13 @@ impl Gateway {
     async fn log_in(&self) -> Result<Secret> {
         let Some(password) = &self.password else { return Err(self.denied()) };
         let said = self.ask(&Method::GET, "/api/login", &None, password).await?;
-        let token = serde_json::from_slice::<String>(&said.body);
-        match token {
+        match answer::token(&said.body) {
             _ if matches!(said.status, 401 | 403) => Err(self.denied()),
-            Ok(token) if said.status == 200 && !token.is_empty() => {
-                let token = Secret::new(token);
+            Some(token) if said.status == 200 => {
                 self.keep(&token);
                 Ok(token)
             }
-            Ok(_) | Err(_) => Err(self.complaint(&said, "logging in", false)),
+            Some(_) | None => Err(self.complaint(&said, "logging in", false)),
         }
     }
 
@@ -246,15 +233,15 @@ impl Gateway {
     fn complaint(&self, said: &Said, attempt: &str, changes: bool) -> Error {
         let status = said.status;
         let target = self.words.clone();
-        match serde_json::from_slice::<Complaint>(&said.body) {
-            Ok(Complaint { message, error_code }) => {
+        match Complaint::read(&said.body) {
+            Some(Complaint { message, error_code }) => {
                 let message = self.plain(&message);
                 let why = format!(
                     "{attempt}, it said {message:?} (status {status}, error code {error_code})"
                 );
                 AttachError::Unreachable { target, why }.into()
             }
-            Err(_) => {
+            None => {
                 let why = format!("{attempt}, it said nothing that makes sense (status {status})");
                 let error = Error::from(AttachError::Unreachable { target, why });
                 if changes && status >= 500 { error.with_outcome(Outcome::Unknown) } else { error }

@@ -20,6 +20,7 @@
 //!
 //! Needs the vendor's SDC (module scini). Proven against a simulator of gateway and client.
 
+mod answer;
 mod config;
 mod connect;
 mod data;
@@ -37,7 +38,9 @@ use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Platform, Proof, Proofs,
+};
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change};
 
@@ -51,7 +54,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            and gateway cannot be had, so it is proven against a simulator of both",
     platforms: &[Platform::X86],
     abilities: Abilities { extend: true, multipath: None, encryption: true, reservation: false },
-    proof: Proof::Simulator,
+    proofs: Proofs::of(Proof::Simulator),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("scini"),

@@ -15,7 +15,9 @@ mod tests;
 use hawser_core::attach::Attach;
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::port::Host;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Platform, Proof, Proofs,
+};
 
 use crate::shared::error::AttachError;
 use crate::shared::fields::{Fields, invalid};
@@ -33,7 +35,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            simulation of the mount program, never against Scality; os-brick registers it for x86",
     platforms: &[Platform::X86],
     abilities: Abilities { extend: true, multipath: None, encryption: false, reservation: false },
-    proof: Proof::Simulator,
+    proofs: Proofs::of(Proof::Simulator),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("fuse"),

@@ -28,6 +28,21 @@ pub(crate) fn fields(
     Ok(counting.map(|(field, value)| (field.clone(), plain(field, value))).collect())
 }
 
+/// Protocols whose volumes are found by their id alone; elsewhere it is what the owner calls them.
+const BY_ID: [&str; 1] = ["HUAWEISDSHYPERVISOR"];
+
+/// The fields that count and say where the volume is, whatever it is called.
+pub(crate) fn address(
+    connector: &dyn Connector,
+    info: &ConnectionInfo,
+) -> Result<BTreeMap<String, Value>, AttachError> {
+    let mut fields = fields(connector, info)?;
+    if !BY_ID.contains(&info.protocol.as_str()) {
+        fields.remove("volume_id");
+    }
+    Ok(fields)
+}
+
 /// A short text that is the same for all infos that mean the same. What the device must be does not
 /// count: it may be learnt later.
 pub(crate) fn digest(
@@ -91,6 +106,19 @@ mod tests {
         ] {
             assert!(!same("iscsi", plain.clone(), other.clone()), "{other}");
         }
+    }
+
+    #[test]
+    fn the_name_of_a_volume_is_no_address_where_there_is_another() {
+        let named = |protocol: &str, id: &str| {
+            let data = json!({ "volume_id": id, "target_iqn": "iqn.a", "target_lun": 1 });
+            let info = json!({ "driver_volume_type": protocol, "data": data });
+            let info: ConnectionInfo = serde_json::from_value(info).unwrap();
+            address(find(&info.protocol).unwrap(), &info).unwrap()
+        };
+
+        assert_eq!(named("iscsi", "a"), named("iscsi", "b"));
+        assert_ne!(named("huaweisdshypervisor", "a"), named("huaweisdshypervisor", "b"));
     }
 
     #[test]

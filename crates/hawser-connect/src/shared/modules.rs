@@ -36,10 +36,18 @@ fn is_loaded(host: &dyn Host, module: &str) -> Result<bool> {
 async fn is_built_in(host: &dyn Host, module: &str) -> Result<bool> {
     let kernel = host.facts().await?.kernel;
     let list = PathBuf::from(format!("/lib/modules/{kernel}/modules.builtin"));
-    let Some(list) = host.files().read_text(&list)? else { return Ok(false) };
-    let wanted = format!("{}.ko", module.replace('-', "_"));
-    let is_it = |line: &str| line.rsplit('/').next().is_some_and(|f| f.replace('-', "_") == wanted);
-    Ok(list.lines().any(is_it))
+    Ok(host.files().read_text(&list)?.is_some_and(|list| lists(&list, module)))
+}
+
+/// True when a `modules.builtin` or a `modules.dep` has the module; `-` and `_` are the same in names
+/// of modules.
+pub(crate) fn lists(text: &str, module: &str) -> bool {
+    let wanted = module.replace('-', "_");
+    text.lines().any(|line| {
+        let file = line.split(':').next().unwrap_or_default();
+        let name = file.rsplit('/').next().and_then(|name| name.split_once(".ko"));
+        name.is_some_and(|(name, _)| name.replace('-', "_") == wanted)
+    })
 }
 
 fn missing(module: &str, why: String) -> AttachError {

@@ -102,16 +102,20 @@ async fn create(files: &dyn Files, system: Option<&str>) -> Result<NvmeHost> {
 
 fn read_nqn(files: &dyn Files) -> Result<Option<String>> {
     let Some(text) = files.read_text(Path::new(NQN_FILE))? else { return Ok(None) };
-    let nqn = text.lines().next().unwrap_or_default().trim();
+    let nqn = first_line(&text);
     if is_nqn(nqn) { Ok(Some(nqn.to_owned())) } else { Err(unusable(NQN_FILE, "NVMe host name")) }
 }
 
 fn read_id(files: &dyn Files) -> Result<Option<String>> {
     let Some(text) = files.read_text(Path::new(ID_FILE))? else { return Ok(None) };
-    match Uuid::parse_str(text.lines().next().unwrap_or_default().trim()) {
+    match Uuid::parse_str(first_line(&text)) {
         Ok(uuid) => Ok(Some(uuid.to_string())),
         Err(_) => Err(unusable(ID_FILE, "NVMe host id")),
     }
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default().trim()
 }
 
 fn unusable(file: &str, what: &str) -> Error {
@@ -189,4 +193,11 @@ mod tests {
             let _ = (is_nqn(&text), id_of(&text), usable_uuid(&text));
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "nvme_host", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let line = first_line(&text);
+        assert!(!is_nqn(line) || !line.contains([',', ' ', '\n']), "{line:?} adds an option");
+        let _ = (embedded_uuid(line), usable_uuid(line), id_of(line));
+    });
 }

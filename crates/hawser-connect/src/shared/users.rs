@@ -198,11 +198,13 @@ async fn openers_after(
     Ok((!force).then_some(parts))
 }
 
-/// A disk that is dead cannot be opened to ask; whoever mounted it was found already.
+/// A disk that is dead, or a DRBD device that is secondary, cannot be opened to ask; whoever mounted it
+/// was found already.
 async fn is_claimed(host: &dyn Host, disk: &Whole) -> Result<bool> {
-    const DEAD: [Option<i32>; 3] = [Some(5), Some(6), Some(19)];
+    // EIO, ENXIO, ENODEV, EMEDIUMTYPE.
+    const NOBODYS: [Option<i32>; 4] = [Some(5), Some(6), Some(19), Some(124)];
     match host.disks().is_claimed(&disk.node).await {
-        Err(error) if DEAD.contains(&error.errno()) => Ok(false),
+        Err(error) if NOBODYS.contains(&error.errno()) => Ok(false),
         answer => Ok(answer?),
     }
 }
@@ -275,16 +277,19 @@ async fn mounts(host: &dyn Host, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<
 fn swaps(files: &dyn Files, parts: &[(PathBuf, (u32, u32))]) -> Result<Vec<String>> {
     let table = files.read_text(Path::new("/proc/swaps"))?.unwrap_or_default();
     let mut users = Vec::new();
-    for node in table.lines().skip(1).filter_map(|line| line.split_whitespace().next()) {
-        if !node.starts_with("/dev/") {
-            continue;
-        }
+    for node in swap_nodes(&table) {
         let number = files.device_number(Path::new(node))?;
         if number.is_some_and(|number| parts.iter().any(|(_, part)| *part == number)) {
             users.push(format!("swap on {node}"));
         }
     }
     Ok(users)
+}
+
+/// The nodes in `/proc/swaps`. Swap in a file is a use of the file system that has it.
+fn swap_nodes(table: &str) -> impl Iterator<Item = &str> {
+    let names = table.lines().filter_map(|line| line.split_whitespace().next());
+    names.filter(|name| name.starts_with("/dev/"))
 }
 
 fn holders(
@@ -419,5 +424,11 @@ mod tests {
     hawser_testkit::fuzz_corpus!(corpus, "device_number", |bytes| {
         let text = String::from_utf8_lossy(bytes);
         let _ = parse_number(text.trim());
+    });
+
+    hawser_testkit::fuzz_corpus!(swap, "proc_swaps", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let lines = text.lines().filter(|line| line.trim_start().starts_with("/dev/"));
+        assert_eq!(swap_nodes(&text).count(), lines.count(), "swap was overlooked");
     });
 }

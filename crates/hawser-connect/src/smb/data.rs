@@ -221,4 +221,14 @@ mod tests {
             Who::default().fill(&text);
         }
     }
+
+    hawser_testkit::fuzz_corpus!(corpus, "smb_credentials", |bytes| {
+        let text = String::from_utf8_lossy(bytes);
+        let mut who = Who { user: Some("u".into()), ..Who::default() };
+        who.fill(&text);
+        assert_eq!(who.user.as_deref(), Some("u"), "what is known was changed");
+        if let Some(password) = who.password {
+            assert!(text.contains(password.expose()), "a password was made up");
+        }
+    });
 }

@@ -21,7 +21,9 @@ mod tests;
 use hawser_core::attach::Attach;
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::port::Host;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Need, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, Need, Platform, Proof, Proofs,
+};
 
 use crate::shared::error::AttachError;
 use crate::shared::remote_fs::data::{Naming, Volume};
@@ -38,7 +40,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            os-brick has it for Windows only, so every platform is listed; not tried: Kerberos, DFS",
     platforms: &[Platform::X86, Platform::S390, Platform::Ppc64, Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: false, reservation: false },
-    proof: Proof::RealKernel,
+    proofs: Proofs::of(Proof::Kernel("vm_smb")),
+    own: &[],
     needs: &[Need::Root, Need::Module("cifs")],
 };
 

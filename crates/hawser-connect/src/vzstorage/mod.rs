@@ -21,7 +21,7 @@ use hawser_core::attach::Attach;
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::port::Host;
 use hawser_core::port::connector::{
-    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof,
+    Abilities, ConnectorInfo, Maturity, Need, Packages, Platform, Proof, Proofs,
 };
 
 use crate::shared::error::AttachError;
@@ -42,7 +42,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
            never against Virtuozzo; an authorised node stays authorised after a detach",
     platforms: &[Platform::X86, Platform::Ppc64],
     abilities: Abilities { extend: true, multipath: None, encryption: false, reservation: false },
-    proof: Proof::Simulator,
+    proofs: Proofs::of(Proof::Simulator),
+    own: &[],
     needs: &[
         Need::Root,
         Need::Module("fuse"),

@@ -141,6 +141,41 @@ async fn one_more_key_of_the_storage_system_is_no_other_volume() {
     program.disconnect().await;
 }
 
+/// The raw device below an encrypted volume would be handed out, and taken away with the second name.
+#[tokio::test(start_paused = true)]
+async fn a_volume_under_a_second_name_is_refused_and_the_first_keeps_its_device() {
+    let program = Program::without_multipathd();
+    let one_way = |portal: usize, name: &str| {
+        let mut info = info(json!({ "target_portal": program.portals[portal], "target_iqn": IQN,
+            "target_lun": 1, "volume_id": name }));
+        info.identity = None;
+        info
+    };
+    let attach = Attach::default();
+    let first = program.library.connect(&one_way(0, "v1"), &attach).await.unwrap().into_inner();
+    let before = program.host.snapshot();
+    let mut unnamed = one_way(0, "");
+    unnamed.data.remove("volume_id");
+    let mut by_naa = one_way(1, "v2");
+    by_naa.identity = Some(Identity::new("naa", NAA));
+
+    // The same address; another way to it; the same in other words.
+    for other in [one_way(0, "v2"), unnamed, one_way(1, "v2"), by_naa] {
+        let refused = program.library.connect(&other, &attach).await.unwrap_err();
+
+        assert_eq!(refused.reason(), Some(Reason::DeviceBusy), "{refused:?}");
+        assert!(refused.sentence().contains("detach that first"), "{refused:?}");
+        assert_eq!(before.difference(&program.host.snapshot()), "", "{other:?}");
+        let key = VolumeKey::Volume("v2".into());
+        let gone = program.library.disconnect(&key, &Detach::default()).await.unwrap();
+        assert!(!gone.is_made());
+    }
+    let again = program.library.connect(&one_way(0, "v1"), &attach).await.unwrap();
+    assert!(!again.is_made());
+    assert_eq!(again.get().path, first.path);
+    program.disconnect().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn waiting_for_the_target_ends_with_the_deadline() {
     let rig = single();

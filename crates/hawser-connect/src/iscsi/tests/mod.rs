@@ -2,6 +2,8 @@ mod again;
 mod cases;
 mod contract;
 mod data;
+mod portals;
+mod records;
 
 use hawser_core::attach::{Attach, Identity, Multipath};
 use hawser_core::connection::ConnectionInfo;

@@ -2,6 +2,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use hawser_core::attach::SingleWriter;
+use hawser_core::port::Host;
 use hawser_core::port::kernel::ReservationStep;
 use hawser_core::{ByteSize, Change, Reason};
 use hawser_testkit::fake_host::FakeHost;
@@ -106,6 +107,21 @@ async fn hosts_with_several_paths_are_thrown_out_once_each() {
     reserve::take(&host, disk(), writer(9, true)).await.unwrap();
 
     assert_eq!(reserve::problem(&host, disk(), 9).await.unwrap(), None);
+}
+
+/// The old key goes when the new one is registered, so nobody is left to be thrown out by it.
+#[tokio::test]
+async fn another_key_of_the_same_host_takes_the_place_of_its_old_one() {
+    let (a, b) = two_hosts();
+    reserve::take(&a, disk(), writer(1, false)).await.unwrap();
+
+    reserve::take(&a, disk(), writer(2, true)).await.unwrap();
+    assert_eq!(reserve::problem(&a, disk(), 2).await.unwrap(), None);
+
+    let step = ReservationStep::Register { key: 7 };
+    b.disks().open(disk()).await.unwrap().reserve(&step).await.unwrap();
+    reserve::take(&a, disk(), writer(3, true)).await.unwrap();
+    assert_eq!(reserve::problem(&a, disk(), 3).await.unwrap(), None, "and the other host is out");
 }
 
 /// A map of `sdb` and `sdc`, with its node.

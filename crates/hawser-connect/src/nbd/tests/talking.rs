@@ -82,6 +82,32 @@ fn numbers_that_make_no_sense_are_refused() {
 }
 
 #[test]
+fn conversations_as_servers_hold_them_are_understood() {
+    let take = |says: &[u8]| {
+        let line = Line { says: io::Cursor::new(says.to_vec()) };
+        Talk::new(line, "there", "vol1").take().map(|(_, export)| (export.size, export.flags))
+    };
+    let sample = |name: &str| {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/corpus");
+        std::fs::read(folder.join("nbd_handshake").join(name)).unwrap()
+    };
+
+    assert_eq!(take(&sample("go-qemu")).unwrap(), (8 << 20, 0x18f));
+    assert_eq!(take(&sample("go-nbd-server")).unwrap(), (1 << 30, 0x16d));
+    assert_eq!(take(&sample("go-unknown-then-by-name")).unwrap(), (8 << 20, 5));
+    assert_eq!(take(&sample("by-name-with-zeroes")).unwrap(), (8 << 20, 3));
+    assert!(matches!(take(&sample("go-tls-required")), Err(NbdError::TlsRequired { .. })));
+    assert!(matches!(take(&sample("old-style")), Err(NbdError::OldStyle { .. })));
+    for name in ["go-without-size", "more-than-can-be", "another-protocol"] {
+        assert!(matches!(take(&sample(name)), Err(NbdError::Nonsense { .. })), "{name}");
+    }
+    let whole = sample("go-qemu");
+    for length in 0..whole.len() {
+        assert!(take(&whole[..length]).is_err(), "{length} bytes were enough");
+    }
+}
+
+#[test]
 fn refusals_keep_their_meaning() {
     for (number, reason, kind) in [
         (2, Reason::AuthFailed, Kind::Denied),
@@ -153,3 +179,13 @@ proptest! {
         let _ = Talk::new(line, "there", "vol1").take().map(|(_, export)| export);
     }
 }
+
+hawser_testkit::fuzz_corpus!(conversation, "nbd_handshake", |bytes| {
+    let line = || Line { says: io::Cursor::new(bytes.to_vec()) };
+    let taken = Talk::new(line(), "there", "vol1").take().map(|(_, export)| export);
+    let learnt = Talk::new(line(), "there", "vol1").learn();
+    for export in [taken, learnt].into_iter().flatten() {
+        assert!(bytes.starts_with(b"NBDMAGICIHAVEOPT"), "no server was taken for one");
+        assert!(i64::try_from(export.size).is_ok(), "{export:?}");
+    }
+});

@@ -1,9 +1,10 @@
+use std::path::Path;
 use std::time::Duration;
 
 use hawser_core::attach::{AttachState, Attached, Detach, Identity};
 use hawser_core::id::PublicationId;
 use hawser_core::port::node::AttachWork;
-use hawser_core::port::{Node, Registry};
+use hawser_core::port::{Host, Node, Registry};
 use hawser_core::{Change, Error, Kind, Outcome};
 use tokio::time::timeout;
 
@@ -193,6 +194,7 @@ async fn an_unreadable_record_stops_new_attachments_because_it_may_be_a_writer()
     assert!(rig.host.snapshot().loops.is_empty());
 }
 
+/// CVE-2023-2088: what a connector brings is compared once more before anybody gets it.
 #[tokio::test]
 async fn a_device_of_another_identity_is_refused_and_taken_away_again() {
     let rig = Rig::new();
@@ -416,4 +418,21 @@ async fn calls_for_one_publication_in_one_process_do_the_work_once() {
     let made = [one.unwrap().is_made(), two.unwrap().is_made()];
     assert_eq!(made.iter().filter(|made| **made).count(), 1);
     assert_eq!(rig.node.gates.count(), 0);
+}
+
+#[tokio::test]
+async fn what_a_killed_process_was_writing_down_goes_with_the_detach() {
+    let rig = Rig::new().attached().await;
+    let before = rig.host.snapshot();
+    rig.host.kernel().edit(|tree| {
+        tree.file("/run/hawser/.hawser.7.0.new", "x")
+            .file("/run/hawser/notes/.hawser.7.1.new", "x");
+    });
+    assert_ne!(rig.host.snapshot(), before);
+
+    rig.node.detach(&rig.publication, &Detach::default()).await.unwrap();
+
+    let left = |folder: &str| rig.host.files().list(Path::new(folder)).unwrap();
+    assert_eq!(left("/run/hawser"), ["notes"]);
+    assert!(left("/run/hawser/notes").is_empty());
 }

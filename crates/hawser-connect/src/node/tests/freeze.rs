@@ -1,3 +1,6 @@
+use std::time::Duration;
+
+use hawser_core::port::node::FREEZE_LIMIT;
 use hawser_core::port::{Host, Node};
 use hawser_core::{ByteSize, Change, Error, Kind};
 
@@ -72,6 +75,33 @@ async fn a_freeze_of_a_living_process_is_left_to_it() {
 
     assert!(is_frozen(&rig));
     refused(second.freeze(&rig.publication).await, Kind::Busy, &["snapshot"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_nobody_asks_to_keep_frozen_goes_on_by_itself() {
+    let rig = Rig::new().mounted().await;
+    rig.node.freeze(&rig.publication).await.unwrap();
+
+    for _ in 0..10 {
+        tokio::time::sleep(FREEZE_LIMIT * 2 / 3).await;
+        assert!(!rig.node.freeze(&rig.publication).await.unwrap().is_made(), "let go of");
+    }
+    tokio::time::sleep(FREEZE_LIMIT + Duration::from_secs(1)).await;
+
+    assert!(!is_frozen(&rig));
+    assert_eq!(rig.record().unwrap().frozen, None);
+    assert!(rig.node.freeze(&rig.publication).await.unwrap().is_made(), "and is told so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_thawed_in_time_is_tried_again() {
+    let rig = Rig::new().mounted().await;
+    rig.node.freeze(&rig.publication).await.unwrap();
+    rig.host.fail_next("thaw", Error::new(Kind::Timeout, "no answer"));
+
+    tokio::time::sleep(FREEZE_LIMIT + Duration::from_secs(10)).await;
+
+    assert!(!is_frozen(&rig));
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identi
 use hawser_core::connection::{ConnectionInfo, Protocol};
 use hawser_core::filesystem::{FormatState, FsKind};
 use hawser_core::id::{InstanceId, PublicationId, VolumeId};
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Platform, Proof};
+use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Platform, Proof, Proofs};
 use hawser_core::port::host::{LoopAttach, LoopDevice};
 use hawser_core::port::node::{AttachWork, FormatWork, MountWork};
 use hawser_core::port::registry::{LockGuard, Registered};
@@ -165,7 +165,7 @@ impl FakeConnector {
 #[async_trait]
 impl Connector for FakeConnector {
     fn info(&self) -> &'static ConnectorInfo {
-        &ConnectorInfo {
+        static INFO: ConnectorInfo = ConnectorInfo {
             protocols: &["FAKE"],
             maturity: Maturity::Preview,
             note: "for tests",
@@ -176,9 +176,11 @@ impl Connector for FakeConnector {
                 encryption: false,
                 reservation: false,
             },
-            proof: Proof::Fixtures,
+            proofs: Proofs::of(Proof::Fixtures),
+            own: &[],
             needs: &[],
-        }
+        };
+        &INFO
     }
 
     async fn connect(

@@ -173,6 +173,27 @@ async fn whatever_a_gateway_says_nothing_is_believed_that_it_did_not_say() {
 }
 
 #[tokio::test]
+async fn an_answer_that_makes_no_sense_is_not_that_there_is_no_such_volume() {
+    let unreachable = Some(Reason::TargetUnreachable);
+    for (body, reason) in [
+        ("<html>Please log in</html>", unreachable),
+        ("", unreachable),
+        (r#"{"id":"0a1b2c3d00000007"}"#, unreachable),
+        (r#""0a1b/../3d""#, unreachable),
+        ("null", Some(Reason::LunNotFound)),
+        (r#""""#, Some(Reason::LunNotFound)),
+    ] {
+        let storage = Storage::new();
+        storage.gateway.set_manner(Manner::Answers(200, body.into()));
+        let data = with(storage.data(), "scaleIO_volume_id", Value::Null);
+
+        let error = refused(storage, data).await;
+
+        assert_eq!(error.reason(), reason, "{body}: {error:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_refusal_is_told_in_the_gateways_words() {
     let storage = Storage::new();
     let complaint = r#"{"message":"no room","httpStatusCode":500,"errorCode":7}"#;

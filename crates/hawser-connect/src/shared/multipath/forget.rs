@@ -58,11 +58,15 @@ async fn still_known(
         Shown::Late => return Ok(disks.iter().map(|disk| disk.name.clone()).collect()),
         Shown::NotRunning => return Ok(Vec::new()),
     };
-    let known = text.lines().filter_map(|line| {
+    let ours = paths_of(&text, wwid).filter(|name| disks.iter().any(|disk| disk.name == *name));
+    Ok(ours.map(str::to_owned).collect())
+}
+
+/// The paths of a volume in a list of paths, each in a line with the volume that it leads to.
+pub(super) fn paths_of<'a>(text: &'a str, wwid: &'a str) -> impl Iterator<Item = &'a str> {
+    text.lines().filter_map(move |line| {
         let mut words = line.split_whitespace();
         let name = words.next()?;
-        let its = words.next().unwrap_or_default();
-        (its == wwid && disks.iter().any(|disk| disk.name == name)).then(|| name.to_owned())
-    });
-    Ok(known.collect())
+        (words.next() == Some(wwid)).then_some(name)
+    })
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use hawser_core::error::Result;
+use hawser_core::error::{Kind, Result};
 use hawser_core::port::Host;
 use tokio::time::Instant;
 
 use super::daemon::{self, Answer};
 use super::map::Map;
-use super::{remove, wwids};
+use super::{remove, stop_waiting, wwids};
 use crate::shared::error::AttachError;
 use crate::shared::users::Whole;
 use crate::shared::wait::{Deadline, Pause};
@@ -20,6 +20,9 @@ const MAP_LIMIT: Duration = Duration::from_secs(10);
 /// How long udev may take to look at new disks. multipathd hears of them from udev alone, so the time
 /// for the map begins when udev is through; on a busy host that takes longer than anything else.
 const UDEV_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long somebody who only looks at a map keeps it, where that ends by itself.
+const A_LOOK: Duration = Duration::from_secs(2);
 
 /// The longest time without a look of our own: multipathd's view has no event.
 const RECHECK: Duration = Duration::from_millis(250);
@@ -184,7 +187,8 @@ enum Taken {
 
 /// Deals with a map of this volume that an earlier attach left without a path that works: new paths
 /// would join it, and with them whatever still waits in it. Nobody has it open: it goes. Somebody
-/// has: the attach is refused.
+/// has: the attach is refused. A program of udev's rules that began to read it when its last path
+/// went would keep it for ever: it is told that there is no path.
 pub(crate) async fn clear_leftover(host: &dyn Host, wwid: &str, deadline: Deadline) -> Result<()> {
     let Some(map) = Map::of_wwid(host.files(), wwid)? else { return Ok(()) };
     if map.usable(host).await? > 0 {
@@ -192,13 +196,19 @@ pub(crate) async fn clear_leftover(host: &dyn Host, wwid: &str, deadline: Deadli
     }
     tracing::warn!(map = %map.name, "a map without a path that works is in the way of its volume");
     remove::refuse_used(host, &map, false, deadline).await?;
+    match remove::remove(host, &map, deadline.within(A_LOOK)).await {
+        Err(error) if error.kind() == Kind::Busy => {}
+        done => return done,
+    }
+    // Asked once more: from here on a reader gets an error.
+    remove::refuse_used(host, &map, false, deadline).await?;
+    stop_waiting(host, &map, deadline).await;
     match remove::remove(host, &map, deadline).await {
-        Ok(()) => Ok(()),
-        Err(error) if error.kind() == hawser_core::Kind::Busy => Err(AttachError::Busy {
+        Err(error) if error.kind() == Kind::Busy => Err(AttachError::Busy {
             device: map.disk.node.clone(),
             users: "somebody who waits for a volume that is gone".into(),
         }
         .into()),
-        Err(error) => Err(error),
+        done => done,
     }
 }

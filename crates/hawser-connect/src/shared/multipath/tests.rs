@@ -9,6 +9,7 @@ use hawser_testkit::sim::multipath as sim;
 use proptest::prelude::*;
 
 use super::daemon::{FindMultipaths, find_multipaths};
+use super::forget::paths_of;
 use super::join::Joined;
 use super::status::{PathState, paths};
 use super::*;
@@ -150,4 +151,11 @@ hawser_testkit::fuzz_corpus!(config, "multipathd_config", |bytes| {
 hawser_testkit::fuzz_corpus!(status, "dm_multipath_status", |bytes| {
     let text = String::from_utf8_lossy(bytes);
     let _ = paths(&target(&text));
+});
+
+hawser_testkit::fuzz_corpus!(known_paths, "multipathd_paths", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    for name in paths_of(&text, WWID) {
+        assert!(!name.contains(char::is_whitespace) && text.contains(name), "{name}");
+    }
 });

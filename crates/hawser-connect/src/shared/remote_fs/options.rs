@@ -34,6 +34,9 @@ const DROPPED: [&str; 14] = [
 /// The same with values.
 const DROPPED_KEYS: [&str; 2] = ["comment", "retry"];
 
+/// Labels of SELinux. Their values have commas, and come in quotes for the sake of mount(8).
+const LABELS: [&str; 4] = ["context", "fscontext", "defcontext", "rootcontext"];
+
 /// Checked options, in the order they came.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Options {
@@ -83,8 +86,12 @@ impl Options {
         };
         // A user of a domain is written with a backslash.
         let user = ["user", "username"].contains(&key);
-        let plain = |b: u8| b.is_ascii_graphic() && !b",\"'".contains(&b) && (user || b != b'\\');
-        if !option.bytes().all(plain) {
+        let label = LABELS.contains(&key);
+        let value = if label { value.map(without_quotes) } else { value };
+        let plain = |b: u8| b.is_ascii_graphic() && !b"\"'".contains(&b) && (user || b != b'\\');
+        let alone = |b: u8| plain(b) && b != b',';
+        let is_plain = |value: &str| value.bytes().all(|b| if label { plain(b) } else { alone(b) });
+        if !key.bytes().all(alone) || !value.is_none_or(is_plain) {
             return refuse("only visible characters without commas, quotes and backslashes");
         }
         if key.is_empty() || key.starts_with('-') {
@@ -148,14 +155,19 @@ impl Options {
         }
     }
 
-    /// Each as one word, without `ro` and `rw`.
+    /// Each as one word, without `ro` and `rw`; one with a comma in quotes, as mount(8) takes it.
     pub(crate) fn words(&self) -> Vec<String> {
         let word = |(key, value): &(String, Option<String>)| match value {
+            Some(value) if value.contains(',') => format!("{key}=\"{value}\""),
             Some(value) => format!("{key}={value}"),
             None => key.clone(),
         };
         self.list.iter().map(word).collect()
     }
+}
+
+fn without_quotes(value: &str) -> &str {
+    value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value)
 }
 
 #[cfg(test)]
@@ -197,7 +209,8 @@ mod tests {
             "-o bind",
             "-o addr=1.2.3.4",
             "-o source=/dev/sda",
-            "-o context=\"a\"",
+            "-o context=\"a,b\"",
+            "-o sec=\"sys\"",
             "-o =x",
             "-o --fake",
             "-o a\u{7}b",
@@ -205,6 +218,21 @@ mod tests {
         ] {
             let said = Options::parse(text).unwrap_err().to_string();
             assert!(said.contains("options"), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_label_of_selinux_is_one_option_with_commas_and_all() {
+        let label = "system_u:object_r:container_file_t:s0:c1,c2";
+        for given in [format!("context=\"{label}\""), format!("context={label}")] {
+            let mut options = Options::default();
+            options.add(&given).unwrap();
+
+            assert_eq!(options.value("context"), Some(label), "{given}");
+            assert_eq!(options.words(), [format!("context=\"{label}\"")]);
+        }
+        for bad in ["context=\"a\"b\"", "context=a\\b", "sec=sys,bind", "context=a b"] {
+            assert!(Options::default().add(bad).is_err(), "{bad}");
         }
     }
 

@@ -281,3 +281,17 @@ hawser_testkit::fuzz_corpus!(device_identification, "vpd_83", |bytes| {
 hawser_testkit::fuzz_corpus!(serial_number, "vpd_80", |bytes| {
     let _ = Names::of_serial("LIO-ORG", "disk", bytes);
 });
+
+hawser_testkit::fuzz_corpus!(sysfs_name, "scsi_wwid", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    if let Some(names) = Names::of_wwid(&text) {
+        assert!(names.has(&names.wwid()) && names.same(&names), "{}", names.wwid());
+    }
+});
+
+hawser_testkit::fuzz_corpus!(address, "scsi_address", |bytes| {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(address) = text.trim().parse::<Address>() {
+        assert_eq!(address.to_string().parse::<Address>().ok(), Some(address), "{text}");
+    }
+});

@@ -8,7 +8,7 @@ use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Identity};
 use hawser_core::connection::{ConnectionInfo, Protocol};
 use hawser_core::error::Error;
 use hawser_core::port::Connector;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Platform, Proof};
+use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, Platform, Proof, Proofs};
 use hawser_core::port::host::{LoopAttach, Tool, ToolOutput};
 use hawser_core::{ByteSize, Change, Outcome, Reason};
 use hawser_testkit::contract::connector::ConnectorRig;
@@ -36,7 +36,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
     note: "for tests",
     platforms: &[Platform::All],
     abilities: Abilities { extend: true, multipath: None, encryption: false, reservation: false },
-    proof: Proof::Fixtures,
+    proofs: Proofs::of(Proof::Fixtures),
+    own: &[],
     needs: &[],
 };
 
