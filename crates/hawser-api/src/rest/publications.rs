@@ -137,6 +137,9 @@ pub struct PublicationView {
     /// The node asked for it by itself, and gives it back by itself.
     #[serde(default)]
     pub claimed: bool,
+    /// No other node has it at the same time, whatever the volume bears.
+    #[serde(default)]
+    pub single_node: bool,
     /// Reaching the volume takes secrets, which are not in `info`.
     #[serde(default)]
     pub needs_secrets: bool,
@@ -159,6 +162,7 @@ impl From<Publication> for PublicationView {
             read_only: publication.read_only,
             node_led: publication.node_led,
             claimed: publication.claimed,
+            single_node: publication.single_node,
             needs_secrets: publication.needs_secrets,
             state: publication.state.into(),
             info: publication.info.map(|info| info.without_secrets()),
@@ -176,6 +180,7 @@ impl From<PublicationView> for Publication {
             read_only: view.read_only,
             node_led: view.node_led,
             claimed: view.claimed,
+            single_node: view.single_node,
             needs_secrets: view.needs_secrets,
             state: view.state.into(),
             info: view.info,

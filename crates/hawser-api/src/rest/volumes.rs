@@ -313,6 +313,8 @@ impl From<VolumeView> for Volume {
             filesystem: view.filesystem.map(Into::into),
             identity: view.identity.map(Into::into),
             publications: view.publications.into_iter().map(Into::into).collect(),
+            // Not told: what holds it against a volume that nobody needs is the engine's own matter.
+            untouched: false,
             operation: view.operation,
             created: view.created,
         }
@@ -390,6 +392,7 @@ impl TryFrom<CreateVolume> for VolumeRequest {
             labels: Labels::try_from(body.labels)?,
             parameters: body.parameters,
             places: body.places,
+            limit: None,
         })
     }
 }

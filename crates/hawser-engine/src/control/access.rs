@@ -136,10 +136,10 @@ async fn ensure_published(
     job.step("publishing");
     let (volume, publication) = current(hold, node).await?;
     let node = world.node_record(node).await?;
+    let provider = world.provider(&volume.class)?;
     // Asked again even when published: secrets are not kept in the record.
-    let mut info = world
-        .provider(&volume.class)?
-        .publish(&at_provider(&volume), &node, publication.read_only)
+    let mut info = job
+        .publishing(provider.publish(&at_provider(&volume), &node, publication.read_only))
         .await
         .context(|| format!("publishing volume {} to node {}", volume.display_name(), node.id))?;
     // What was learned at the first attach binds from then on.
@@ -367,10 +367,6 @@ pub(crate) struct Made {
     pub(crate) attachment: bool,
 }
 
-impl Made {
-    pub(crate) const PUBLICATION: Self = Self { publication: true, attachment: false };
-}
-
 /// Takes back what a publish, attach or mount did, down to where it began.
 pub(crate) async fn take_back(
     world: &Arc<World>,
@@ -386,11 +382,14 @@ pub(crate) async fn take_back(
         if let Some(target) = target {
             unmount_one(world, hold, publication, target).await?;
         }
-        if made.attachment || made.publication {
+        if made.attachment {
             take_device(world, hold, job, node).await?;
         }
-        if made.publication {
+        if made.publication && job.may_have_published() {
             revoke(world, hold, job, node).await?;
+        } else if made.publication {
+            let id = publication.id.clone();
+            hold.save(|record| record.volume.publications.retain(|found| found.id != id)).await?;
         }
     }
     hold.finish(settle).await

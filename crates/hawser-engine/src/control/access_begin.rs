@@ -25,7 +25,7 @@ pub(crate) async fn publish(
     request: PublishRequest,
 ) -> Result<Begun> {
     let from = known_node(&world, &request.node).await?;
-    let work = Work::PublishVolume { request: request.clone() };
+    let work = Work::PublishVolume { request: request.clone(), new_publication: true };
     on_volume(world, volume, work.clone(), move |record| {
         let mut changed = record.clone();
         check_reached(&record.volume, &from, &request.node)?;
@@ -184,8 +184,8 @@ fn check_target(request: &MountRequest) -> Result<()> {
 
 /// Adds the right of a node, if nobody's right stands against it. `false` when it is there already.
 pub(super) fn add_publication(volume: &mut Volume, request: &PublishRequest) -> Result<bool> {
-    let PublishRequest { node, read_only, node_led } = request;
-    let (read_only, node_led) = (*read_only, *node_led);
+    let PublishRequest { node, read_only, node_led, single_node } = request;
+    let (read_only, node_led, single_node) = (*read_only, *node_led, *single_node);
     let name = volume.display_name();
     let words = |read_only: bool| if read_only { "read-only" } else { "for writing" };
     if let Some(known) = publication_of(volume, node) {
@@ -223,12 +223,22 @@ pub(super) fn add_publication(volume: &mut Volume, request: &PublishRequest) -> 
         }
         Sharing::ManyReaders | Sharing::ManyWriters => {}
     }
+    if let Some(other) = volume.publications.iter().find(|p| single_node || p.single_node) {
+        let whose = if single_node { "is asked for" } else { "is used" };
+        let message = format!(
+            "volume {name} {whose} by one node alone and is with node {}; release it there first",
+            other.node
+        );
+        return Err(Error::new(Kind::Precondition, message));
+    }
+    volume.untouched = false;
     volume.publications.push(Publication {
         id: PublicationId::generate(),
         node: node.clone(),
         read_only,
         node_led,
         claimed: false,
+        single_node,
         needs_secrets: false,
         state: PublicationState::Publishing,
         info: None,

@@ -39,18 +39,22 @@ pub(crate) async fn begin(world: Arc<World>, request: VolumeRequest) -> Result<B
             // An existing volume answers even when its source is gone by now.
             if !record.is_of_remains() {
                 compare(&record.volume, &request, plan.as_ref().ok())?;
+                if plan.is_err() {
+                    compare_size(&world, &record.volume, &request).await?;
+                }
             }
             let subject = Subject::volume(&record.volume);
             let work = Work::CreateVolume;
             match world.join_or_busy(&record, revision, &subject, &work).await? {
                 Held::Free => {}
-                Held::Joined(job) => return Ok(Begun::Job(job)),
+                Held::Joined(job) => return Ok(Begun::Joined(job)),
                 Held::Stale => continue,
             }
             return Ok(Begun::Answer(Change::Already(Answer::Volume(Box::new(record.view())))));
         }
         let attempt = || format!("creating volume {alias}");
         let plan = plan.context(attempt)?;
+        plan.check_limit(&request).context(attempt)?;
         let place = plan.place(&request).await.context(attempt)?;
         let volume = plan.volume(&request, place);
         let journal = world.journal(Work::CreateVolume);
@@ -172,6 +176,13 @@ impl<'a> Plan<'a> {
         Ok(Self { entry, size, access, source, source_place, wanted })
     }
 
+    /// Refuses what would be larger than it may be: once it is made, others may have it.
+    fn check_limit(&self, request: &VolumeRequest) -> Result<()> {
+        let Some(limit) = request.limit.filter(|limit| self.size > *limit) else { return Ok(()) };
+        let message = format!("it would have {}, and at most {limit} are asked for", self.size);
+        Err(Error::new(Kind::OutOfRange, message))
+    }
+
     /// Where the volume will be: a copy is made where its source is, anything else where the
     /// provider has room for it.
     async fn place(&self, request: &VolumeRequest) -> Result<Option<Place>> {
@@ -222,6 +233,7 @@ impl<'a> Plan<'a> {
             filesystem,
             identity: None,
             publications: Vec::new(),
+            untouched: true,
             operation: None,
             created: Timestamp::now(),
         }
@@ -315,9 +327,8 @@ fn compare(volume: &Volume, request: &VolumeRequest, plan: Option<&Plan<'_>>) ->
     if let Some(class) = &request.class {
         differ("class", volume.class.to_string(), class.to_string());
     }
-    if let Some(size) = request.size {
-        let size = plan.map_or(size, |plan| plan.size);
-        differ("size", volume.size.to_string(), size.to_string());
+    if let (Some(_), Some(plan)) = (request.size, plan) {
+        differ("size", volume.size.to_string(), plan.size.to_string());
     }
     if let Some(access) = request.access {
         differ("use", volume.access.to_string(), access.to_string());
@@ -347,6 +358,36 @@ fn compare(volume: &Volume, request: &VolumeRequest, plan: Option<&Plan<'_>>) ->
     Err(Error::new(Kind::Exists, message))
 }
 
+/// The same for the size alone, where there is no plan: its source is gone, or nobody is there to ask.
+/// What the provider makes of a size is not guessed: a repetition would be refused for ever.
+async fn compare_size(world: &World, volume: &Volume, request: &VolumeRequest) -> Result<()> {
+    let Some(size) = request.size.filter(|size| *size != volume.size) else { return Ok(()) };
+    let size = size_made_of(world, volume, size).await?;
+    if size == volume.size {
+        return Ok(());
+    }
+    let (name, has) = (volume.display_name(), volume.size);
+    let message = format!("volume {name} exists and differs: size is {has}, requested {size}");
+    Err(Error::new(Kind::Exists, message))
+}
+
+/// The size that a volume's provider makes of this one.
+pub(crate) async fn size_made_of(
+    world: &World,
+    volume: &Volume,
+    size: ByteSize,
+) -> Result<ByteSize> {
+    let wanted = Provision {
+        id: volume.id.clone(),
+        size,
+        access: volume.access,
+        source: None,
+        parameters: volume.parameters.clone(),
+        place: volume.place.clone(),
+    };
+    world.provider(&volume.class)?.check(&wanted).await
+}
+
 /// Makes the volume.
 pub(crate) async fn forward(
     world: &Arc<World>,
@@ -362,10 +403,13 @@ pub(crate) async fn forward(
             return Err(Error::new(Kind::Exists, message));
         }
     }
-    let source = match &volume.source {
-        None => None,
-        Some(Source::Snapshot(id)) => Some(hold_snapshot(world, hold, id).await?),
-        Some(Source::Volume(id)) => Some(lend(world, hold, id).await?),
+    let (source, lent) = match &volume.source {
+        None => (None, Vec::new()),
+        Some(Source::Snapshot(id)) => (Some(hold_snapshot(world, hold, id).await?), Vec::new()),
+        Some(Source::Volume(id)) => {
+            let lent = lend(world, hold, job, id).await?;
+            (Some(ProvisionSource::Volume(at_provider(&lent))), vec![lent])
+        }
     };
     let volume = hold.record().await.volume;
     job.step(if source.is_some() { "copying" } else { "making the volume" });
@@ -379,7 +423,7 @@ pub(crate) async fn forward(
     };
     let provider = world.provider(&volume.class)?;
     let create = async || {
-        let made = provider.create(&wanted, job).await;
+        let made = freeze::held(world, &lent, provider.create(&wanted, job)).await;
         made.context(|| format!("creating volume {name} in class {}", volume.class))
     };
     let mut made = create().await?;
@@ -450,13 +494,19 @@ async fn hold_snapshot(
 async fn lend(
     world: &Arc<World>,
     hold: &Hold<VolumeRecord>,
+    job: &Job,
     id: &VolumeId,
-) -> Result<ProvisionSource> {
-    let to = hold.record().await.volume.id;
-    let source = loan::take(world, id, &Work::LendVolume { to }).await?;
+) -> Result<Volume> {
+    let copy = hold.record().await.volume;
+    let loan = Work::LendVolume { to: copy.id.clone() };
+    let (source, again) = loan::take(world, id, &loan, job).await?;
+    if again && freeze::may_have_moved(&source) {
+        let removed = world.provider(&copy.class)?.delete(&at_provider(&copy)).await;
+        removed.context(|| "removing a copy of an earlier instant".into())?;
+    }
     freeze::freeze(world, &source).await?;
     follow_source(hold, source.filesystem.clone(), source.size).await?;
-    Ok(ProvisionSource::Volume(at_provider(&source)))
+    Ok(source)
 }
 
 /// What is inside a copy is what was inside its source; a source that was never formatted gives a

@@ -1,16 +1,18 @@
 //! Jobs: the operations that run in this process, and the memory of those that ended.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use hawser_core::Timestamp;
 use hawser_core::attach::Attached;
 use hawser_core::connection::ConnectionInfo;
-use hawser_core::error::{Error, Kind, Result};
+use hawser_core::error::{Error, Kind, Outcome, Result};
 use hawser_core::group::Group;
 use hawser_core::id::OperationId;
 use hawser_core::operation::{Failure, Operation, OperationKind, OperationState, ProgressReport};
@@ -50,7 +52,11 @@ pub(crate) struct Job {
     pub(crate) started: Timestamp,
     /// Taken over at start-up: nobody waits for it, so what is unreachable is waited for.
     pub(crate) resumed: bool,
+    /// When this process took it up.
+    pub(crate) begun: Instant,
     pub(crate) cancel: CancellationToken,
+    /// The storage may have been told of the right that is being given.
+    published: AtomicBool,
     progress: Mutex<ProgressReport>,
     phase: watch::Sender<Phase>,
 }
@@ -75,10 +81,28 @@ impl Job {
             subject_name,
             started,
             resumed,
+            begun: Instant::now(),
             cancel: CancellationToken::new(),
+            published: AtomicBool::new(resumed),
             progress: Mutex::default(),
             phase: watch::Sender::new(Phase::Running),
         }
+    }
+
+    /// Runs a call that tells the storage of a right, and remembers whether it may have been told.
+    pub(crate) async fn publishing<T>(&self, call: impl Future<Output = Result<T>>) -> Result<T> {
+        // Set first: the call may be dropped.
+        let before = self.published.swap(true, Ordering::Relaxed);
+        let told = call.await;
+        if told.as_ref().is_err_and(|error| error.outcome() == Outcome::Nothing) {
+            self.published.store(before, Ordering::Relaxed);
+        }
+        told
+    }
+
+    /// False when the storage was never told of the right, so that there is nothing to take back.
+    pub(crate) fn may_have_published(&self) -> bool {
+        self.published.load(Ordering::Relaxed)
     }
 
     /// The job as callers see it.

@@ -7,30 +7,42 @@ use hawser_core::id::VolumeId;
 use hawser_core::volume::Volume;
 
 use super::freeze;
-use super::record::{GroupRecord, VolumeRecord, Work};
+use super::job::Job;
+use super::record::{GroupRecord, Journal, VolumeRecord, Work};
 use super::world::{Subject, World, busy};
 
 /// Keeps every other operation from a volume. One that has it already keeps it; any other is
-/// `Kind::Busy`.
-pub(crate) async fn take(world: &Arc<World>, id: &VolumeId, loan: &Work) -> Result<Volume> {
+/// `Kind::Busy`. Answers the volume, and whether an earlier attempt had it already.
+pub(crate) async fn take(
+    world: &Arc<World>,
+    id: &VolumeId,
+    loan: &Work,
+    job: &Job,
+) -> Result<(Volume, bool)> {
     let key = VolumeRecord::key_of(id);
+    let is_ours = |journal: &Journal| journal.work == *loan;
     let found = world.records.get::<VolumeRecord>(&key).await?;
-    if let Some((record, _)) = found.filter(|(record, _)| record.journal.is_none()) {
-        freeze::check_reachable(world, &record.volume).await?;
+    if let Some((record, _)) = found.filter(|(r, _)| r.journal.as_ref().is_none_or(is_ours)) {
+        freeze::check_reachable(world, &record.volume, job).await?;
     }
+    let mut again = false;
     let lent = world
         .records
         .update::<VolumeRecord>(&key, |record| match &record.journal {
-            Some(journal) if journal.work == *loan => Ok(None),
+            Some(journal) if is_ours(journal) => {
+                again = true;
+                Ok(None)
+            }
             Some(journal) => Err(busy(&Subject::volume(&record.volume), journal)),
             None => {
+                again = false;
                 let mut changed = record.clone();
                 changed.journal = Some(world.journal(loan.clone()));
                 Ok(Some(changed))
             }
         })
         .await?;
-    lent.map(|record| record.volume)
+    lent.map(|record| (record.volume, again))
         .ok_or_else(|| Error::new(Kind::NotFound, format!("volume {id} is gone")))
 }
 

@@ -202,6 +202,9 @@ pub(crate) enum Work {
     DeleteGroup,
     PublishVolume {
         request: PublishRequest,
+        /// As for attaching. Where an older journal does not say, nothing is taken away.
+        #[serde(default)]
+        new_publication: bool,
     },
     UnpublishVolume {
         node: NodeId,
@@ -268,7 +271,8 @@ impl Work {
     /// True when a request for `other` is a repetition of this one.
     pub(crate) fn same_request(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::AttachVolume { request: a, .. }, Self::AttachVolume { request: b, .. }) => {
+            (Self::PublishVolume { request: a, .. }, Self::PublishVolume { request: b, .. })
+            | (Self::AttachVolume { request: a, .. }, Self::AttachVolume { request: b, .. }) => {
                 a == b
             }
             (Self::MountVolume { request: a, .. }, Self::MountVolume { request: b, .. }) => a == b,

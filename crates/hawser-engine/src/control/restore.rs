@@ -137,7 +137,7 @@ pub(crate) async fn bring_back(world: &Arc<World>, id: &VolumeId, node: &NodeId)
             }
             Ok(Decision::Start(work.clone(), Box::new(changed)))
         });
-        if let Begun::Job(job) = begun.await?
+        if let Begun::Job(job) | Begun::Joined(job) = begun.await?
             && let Some(result) = job.wait(Duration::from_secs(600)).await
         {
             result?;

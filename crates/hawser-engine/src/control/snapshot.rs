@@ -134,14 +134,17 @@ pub(crate) async fn forward(
 ) -> Result<Answer> {
     let volume = hold.record().await.volume;
     let ability = ability(world, &volume)?;
-    freeze::check_reachable(world, &volume).await?;
-    let (mut record, revision) = reserve(world, &volume, ability, wanted).await?;
+    let attempt = || format!("taking snapshot {} of {}", wanted.alias, volume.display_name());
+    freeze::check_reachable(world, &volume, job).await.context(attempt)?;
+    let Reserved { mut record, revision, again } = reserve(world, &volume, ability, wanted).await?;
+    if again && freeze::may_have_moved(&volume) {
+        ability.delete_snapshot(&at_provider(&record.snapshot)).await.context(attempt)?;
+    }
     freeze::freeze(world, &volume).await?;
     job.step("taking the snapshot");
-    let taken = ability
-        .snapshot(&volume_at_provider(&volume), wanted.id, job)
-        .await
-        .context(|| format!("taking snapshot {} of {}", wanted.alias, volume.display_name()));
+    let at_provider = volume_at_provider(&volume);
+    let taking = ability.snapshot(&at_provider, wanted.id, job);
+    let taken = freeze::held(world, std::slice::from_ref(&volume), taking).await.context(attempt);
     let thawed = freeze::thaw(world, &volume).await;
     let taken = taken?.into_inner();
     // A snapshot is worth nothing to someone whose volume stays frozen: tried again until thawed.
@@ -160,13 +163,21 @@ pub(crate) async fn forward(
     Ok(Answer::Snapshot(Box::new(record.snapshot)))
 }
 
+/// What a snapshot has before it is taken.
+pub(crate) struct Reserved {
+    record: SnapshotRecord,
+    revision: Revision,
+    /// An earlier attempt had it, and may have taken the snapshot.
+    again: bool,
+}
+
 /// The snapshot's record and name; those of an earlier attempt where there are any.
 pub(crate) async fn reserve(
     world: &World,
     volume: &Volume,
     ability: &dyn Snapshots,
     wanted: &Wanted<'_>,
-) -> Result<(SnapshotRecord, Revision)> {
+) -> Result<Reserved> {
     let key = SnapshotRecord::key_of(wanted.id);
     let snapshot = Snapshot {
         id: wanted.id.clone(),
@@ -185,11 +196,14 @@ pub(crate) async fn reserve(
     };
     let record = SnapshotRecord { snapshot, holds: Vec::new(), journal: None };
     let found = match world.records.create(&key, &record).await? {
-        Some(revision) => (record, revision),
-        None => world.records.get(&key).await?.ok_or_else(|| {
-            Error::new(Kind::Unavailable, "the snapshot's record vanished")
-                .with_outcome(Outcome::Unknown)
-        })?,
+        Some(revision) => Reserved { record, revision, again: false },
+        None => {
+            let (record, revision) = world.records.get(&key).await?.ok_or_else(|| {
+                Error::new(Kind::Unavailable, "the snapshot's record vanished")
+                    .with_outcome(Outcome::Unknown)
+            })?;
+            Reserved { record, revision, again: true }
+        }
     };
     loop {
         let holder =
@@ -240,7 +254,7 @@ pub(crate) async fn begin_delete(world: Arc<World>, snapshot: SnapshotRef) -> Re
         let work = Work::DeleteSnapshot;
         match world.join_or_busy(&record, revision, &about, &work).await? {
             Held::Free => {}
-            Held::Joined(job) => return Ok(Begun::Job(job)),
+            Held::Joined(job) => return Ok(Begun::Joined(job)),
             Held::Stale => continue,
         }
         refuse_if_in_use(&world, &record).await?;

@@ -18,6 +18,8 @@ pub(crate) enum Begun {
     Answer(Change<Answer>),
     /// The work is recorded and runs.
     Job(Arc<Job>),
+    /// The same work was asked for before, and runs: what it makes was not made for this request.
+    Joined(Arc<Job>),
 }
 
 /// What a use case wants of a volume that no operation holds.
@@ -47,6 +49,12 @@ pub(crate) async fn change(
             Some(result) => Ok(Reply::Done(Change::Made(result?))),
             None => Ok(Reply::Pending(job.view())),
         },
+        Begun::Joined(job) => match job.wait(wait).await {
+            // What goes was there when this was asked for, too.
+            Some(Ok(Answer::Nothing)) => Ok(Reply::Done(Change::Made(Answer::Nothing))),
+            Some(result) => Ok(Reply::Done(Change::Already(result?))),
+            None => Ok(Reply::Pending(job.view())),
+        },
     }
 }
 
@@ -62,7 +70,7 @@ pub(crate) async fn on_volume(
         let subject = Subject::volume(&record.volume);
         match world.join_or_busy(&record, revision, &subject, &wanted).await? {
             Held::Free => {}
-            Held::Joined(job) => return Ok(Begun::Job(job)),
+            Held::Joined(job) => return Ok(Begun::Joined(job)),
             Held::Stale => continue,
         }
         match decide(&record)? {

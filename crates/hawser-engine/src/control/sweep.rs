@@ -180,6 +180,7 @@ impl Remains {
             filesystem: None,
             identity: None,
             publications: Vec::new(),
+            untouched: false,
             operation: None,
             created: Timestamp::now(),
         };

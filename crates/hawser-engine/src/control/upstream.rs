@@ -33,8 +33,8 @@ pub(crate) async fn grant(world: &Arc<World>, claim: &Claim) -> Result<Grant> {
     let known = publication_of(&record.volume, &claim.node);
     match known {
         Some(publication) => refuse_unless_led(&record.volume, publication)?,
-        None if !claim.publish => return Err(not_published(&record.volume, &claim.node)),
-        None => {}
+        None if may_publish(claim, &record.volume) => {}
+        None => return Err(not_published(&record.volume, &claim.node)),
     }
     // What is published and needs no secret is answered from the record, without a write.
     if let Some(publication) = known
@@ -50,6 +50,13 @@ pub(crate) async fn grant(world: &Arc<World>, claim: &Claim) -> Result<Grant> {
     publish(world, claim).await
 }
 
+/// True when a node may take a volume that nobody published to it: only what is part of a place can be
+/// taken, by a node that is there. Whoever may use a volume that several nodes reach is decided by the
+/// orchestrator, before a node asks.
+fn may_publish(claim: &Claim, volume: &Volume) -> bool {
+    claim.publish && volume.place.is_some()
+}
+
 /// Publishes, or asks the provider once more for the secrets, which are in no record.
 async fn publish(world: &Arc<World>, claim: &Claim) -> Result<Grant> {
     let by_id = VolumeRef::Id(claim.volume.clone());
@@ -57,24 +64,26 @@ async fn publish(world: &Arc<World>, claim: &Claim) -> Result<Grant> {
         let (record, _) = world.get_volume(&by_id).await?;
         publication_of(&record.volume, &claim.node).map_or(claim.read_only, |p| p.read_only)
     };
-    let request = PublishRequest { node: claim.node.clone(), read_only, node_led: true };
+    let request =
+        PublishRequest { node_led: true, ..PublishRequest::new(claim.node.clone(), read_only) };
     let from = access_begin::known_node(world, &claim.node).await?;
-    let work = Work::PublishVolume { request: request.clone() };
-    let begun = on_volume(world.clone(), by_id.clone(), work.clone(), |record| {
+    let work = |new_publication| Work::PublishVolume { request: request.clone(), new_publication };
+    let begun = on_volume(world.clone(), by_id.clone(), work(false), |record| {
         let mut changed = record.clone();
         access_begin::check_reached(&record.volume, &from, &claim.node)?;
-        if access_begin::add_publication(&mut changed.volume, &request)? {
-            if !claim.publish {
+        let new_publication = access_begin::add_publication(&mut changed.volume, &request)?;
+        if new_publication {
+            if !may_publish(claim, &record.volume) {
                 return Err(not_published(&record.volume, &claim.node));
             }
             for added in changed.volume.publications.iter_mut().filter(|p| p.node == claim.node) {
                 added.claimed = true;
             }
         }
-        Ok(Decision::Start(work.clone(), Box::new(changed)))
+        Ok(Decision::Start(work(new_publication), Box::new(changed)))
     });
     let answer = match begun.await? {
-        Begun::Job(job) => job.wait(PATIENCE).await,
+        Begun::Job(job) | Begun::Joined(job) => job.wait(PATIENCE).await,
         Begun::Answer(answer) => Some(Ok(answer.into_inner())),
     };
     let info = match answer {
@@ -236,7 +245,7 @@ pub(crate) async fn release(world: &Arc<World>, volume: &VolumeId, node: &NodeId
     }
     match access_begin::unpublish(world.clone(), by_id, node.clone()).await? {
         Begun::Answer(Change::Made(_) | Change::Already(_)) => Ok(()),
-        Begun::Job(job) => match job.wait(PATIENCE).await {
+        Begun::Job(job) | Begun::Joined(job) => match job.wait(PATIENCE).await {
             Some(result) => result.map(drop),
             None => {
                 let message = format!("volume {volume} is still being taken from {node}");

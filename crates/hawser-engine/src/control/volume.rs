@@ -10,7 +10,6 @@ use hawser_core::event::EventKind;
 use hawser_core::id::OperationId;
 use hawser_core::operation::OperationKind;
 use hawser_core::port::Progress;
-use hawser_core::port::provider::Provision;
 use hawser_core::size::ByteSize;
 use hawser_core::volume::{Volume, VolumeRef, VolumeState};
 
@@ -38,7 +37,7 @@ impl Driven for VolumeRecord {
                 let wanted = snapshot::Wanted { id: snapshot, alias, labels, group, at };
                 snapshot::forward(world, hold, job, &wanted).await
             }
-            Work::PublishVolume { request } => access::publish(world, hold, job, request).await,
+            Work::PublishVolume { request, .. } => access::publish(world, hold, job, request).await,
             Work::UnpublishVolume { node } => access::unpublish(world, hold, job, node).await,
             Work::AttachVolume { request, .. } => access::attach(world, hold, job, request).await,
             Work::DetachVolume { node } => access::detach(world, hold, job, node).await,
@@ -77,9 +76,9 @@ impl Driven for VolumeRecord {
             Work::CreateSnapshot { snapshot, alias, .. } => {
                 snapshot::back(world, hold, snapshot, alias).await
             }
-            Work::PublishVolume { request } => {
-                access::take_back(world, hold, job, &request.node, access::Made::PUBLICATION, None)
-                    .await
+            Work::PublishVolume { request, new_publication } => {
+                let made = access::Made { publication: *new_publication, attachment: false };
+                access::take_back(world, hold, job, &request.node, made, None).await
             }
             Work::AttachVolume { request, new_publication } => {
                 let made = access::Made { publication: *new_publication, attachment: true };
@@ -103,7 +102,9 @@ impl Driven for VolumeRecord {
     fn ended(record: &Self, journal: &Journal) -> Answer {
         match &journal.work {
             Work::CreateVolume | Work::ExpandVolume { .. } => create::ended(record, journal),
-            Work::PublishVolume { request } => access::publication_answer(record, &request.node),
+            Work::PublishVolume { request, .. } => {
+                access::publication_answer(record, &request.node)
+            }
             Work::MountVolume { request, .. } => access::publication_answer(record, &request.node),
             Work::AttachVolume { request, .. } => access::attached_answer(record, &request.node),
             Work::CreateSnapshot { .. }
@@ -227,15 +228,8 @@ pub(crate) async fn begin_expand(
 /// request for a smaller volume. What it cannot make as a volume is judged as it is.
 async fn real_size(world: &World, volume: &VolumeRef, size: ByteSize) -> Result<ByteSize> {
     let volume = world.get_volume(volume).await?.0.volume;
-    let wanted = Provision {
-        id: volume.id,
-        size,
-        access: volume.access,
-        source: None,
-        parameters: volume.parameters,
-        place: volume.place,
-    };
-    Ok(world.provider(&volume.class)?.check(&wanted).await.unwrap_or(size))
+    world.provider(&volume.class)?;
+    Ok(create::size_made_of(world, &volume, size).await.unwrap_or(size))
 }
 
 async fn expand_forward(

@@ -24,6 +24,7 @@ use hawser_core::volume::{Volume, VolumeRef};
 
 use super::driver::{Driven, backoff, drive};
 use super::events::Events;
+use super::freeze::check_can_be_still;
 use super::hold::{Hold, LEASE};
 use super::job::{Found, Job, JobSpec, Jobs};
 use super::names::NameLocks;
@@ -381,6 +382,7 @@ pub(crate) fn at_provider(volume: &Volume) -> VolumeAtProvider {
         access: volume.access,
         parameters: volume.parameters.clone(),
         place: volume.place.clone(),
+        in_use: check_can_be_still(volume).is_err(),
     }
 }
 

@@ -86,6 +86,14 @@ pub(super) enum LocalError {
     RecordTooLong { path: PathBuf },
     #[error("{} is still in use by {user}: detach it first (hawser doctor shows who holds it)", path.display())]
     StillUsed { path: PathBuf, user: String },
+    #[error(
+        "it is in use as a raw device, and the file system of pool {} cannot copy it at one instant: \
+         stop what uses it first, or use a pool on a file system that shares blocks (xfs, btrfs)",
+        path.display()
+    )]
+    Torn { path: PathBuf },
+    #[error("it is in use, and a folder cannot be copied at one instant: stop what uses it first")]
+    TornFolder,
     #[error("{} holds something, and was to be removed only if it holds nothing", path.display())]
     NotBlank { path: PathBuf },
     #[error("{verb} {}", path.display())]
@@ -129,6 +137,8 @@ impl Classify for LocalError {
             | Self::OtherPlace { .. }
             | Self::OtherUser { .. }
             | Self::NotBlank { .. }
+            | Self::Torn { .. }
+            | Self::TornFolder
             | Self::WrongType { .. } => Kind::Precondition,
             Self::InUse { .. } | Self::StillUsed { .. } | Self::MountInside { .. } => Kind::Busy,
             Self::Access { .. } | Self::Unplaced { .. } => Kind::Unsupported,
@@ -182,6 +192,8 @@ impl Classify for LocalError {
             | Self::RecordTooLong { .. }
             | Self::StillUsed { .. }
             | Self::NotBlank { .. }
+            | Self::Torn { .. }
+            | Self::TornFolder
             | Self::Io { .. }
             | Self::MountInside { .. }
             | Self::NotAllowed { .. } => Outcome::Nothing,

@@ -3,12 +3,13 @@
 //! - `kind = "image"`: a volume is a sparse file, used through a loop device as a raw block device
 //!   or with ext4, xfs or btrfs on it. Needs the right to make loop devices on the node.
 //! - `kind = "folder"`: a volume is a plain folder. Needs no privileges. The size is a promise in
-//!   the pool's books only: nothing stops a folder from growing past it. A snapshot or clone of a
-//!   folder that is being written is not of one instant unless the caller holds the writers still.
+//!   the pool's books only: nothing stops a folder from growing past it.
 //!
 //! Copies (snapshots, clones) share blocks where the pool's file system can (xfs, btrfs), else the
 //! data is copied and holes stay holes. Snapshots of images are read-only files; modes inside a
-//! folder's snapshot are content and stay as they are.
+//! folder's snapshot are content and stay as they are. Only shared blocks are of one instant, so what
+//! somebody may be writing to is copied by sharing blocks or not at all: a folder, or an image in a
+//! pool that cannot share, is refused until its users have stopped.
 //!
 //! Space is thin: a volume takes what is written to it. What may be promised is what the medium can
 //! hold, less `reserve`, times `overcommit`; a volume counts with its full size, a snapshot with

@@ -1,6 +1,7 @@
 //! The ports of a local pool.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
 use hawser_core::attach::{Health, Identity};
@@ -27,6 +28,14 @@ use super::make::{self, Job, Order, Plan};
 use super::settings::PoolKind;
 use super::shelf::{Item, Shelf};
 use super::{INFO, LocalPool, UNIT, can, survey};
+
+/// What is to be made.
+struct Wish {
+    shelf: Shelf,
+    id: String,
+    /// As large as its source when `None`.
+    size: Option<ByteSize>,
+}
 
 #[async_trait]
 impl Provider for LocalPool {
@@ -83,8 +92,13 @@ impl Provider for LocalPool {
             ProvisionSource::Snapshot(snapshot) => (Shelf::Snapshots, snapshot.id.to_string()),
             ProvisionSource::Volume(volume) => (Shelf::Volumes, volume.id.to_string()),
         });
+        let in_use = match &wanted.source {
+            Some(ProvisionSource::Volume(volume)) => volume.in_use,
+            Some(ProvisionSource::Snapshot(_)) | None => false,
+        };
+        let wish = Wish { shelf: Shelf::Volumes, id: wanted.id.to_string(), size: Some(size) };
         let made = self
-            .make(Shelf::Volumes, wanted.id.to_string(), Some(size), source, progress)
+            .make(wish, source, in_use, progress)
             .await
             .map_err(|error| error.context(format!("creating volume {}", wanted.id)))?;
         Ok(made.map(|item| Provisioned {
@@ -214,10 +228,10 @@ impl Snapshots for LocalPool {
     ) -> Result<Change<SnapshotAtProvider>> {
         self.check_volume(volume)?;
         let source = Some((Shelf::Volumes, volume.id.to_string()));
-        let made =
-            self.make(Shelf::Snapshots, id.to_string(), None, source, progress).await.map_err(
-                |error| error.context(format!("taking snapshot {id} of volume {}", volume.id)),
-            )?;
+        let wish = Wish { shelf: Shelf::Snapshots, id: id.to_string(), size: None };
+        let made = self.make(wish, source, volume.in_use, progress).await.map_err(|error| {
+            error.context(format!("taking snapshot {id} of volume {}", volume.id))
+        })?;
         Ok(made.map(|item| SnapshotAtProvider {
             id: id.clone(),
             handle: self.snapshot_handle(id),
@@ -301,12 +315,12 @@ impl LocalPool {
     /// Makes a volume or snapshot, empty or as a copy.
     async fn make(
         &self,
-        shelf: Shelf,
-        id: String,
-        size: Option<ByteSize>,
+        wish: Wish,
         source: Option<(Shelf, String)>,
+        in_use: bool,
         progress: &dyn Progress,
     ) -> Result<Change<Item>> {
+        let Wish { shelf, id, size } = wish;
         let usage = self.host.usage(self.pool.root.path()).await?;
         let lock = self.pool.locks.hold(&id).await;
         let copies = source.is_some();
@@ -321,19 +335,20 @@ impl LocalPool {
         }
         match self.on_pool(move |pool| make::plan(pool, order, lock)).await? {
             Plan::Done(item) => Ok(Change::Already(item)),
-            Plan::Work(job) => self.copy(job, progress).await,
+            Plan::Work(job) => self.copy(job, in_use, progress).await,
         }
     }
 
     /// Copies what the job says, and completes it.
-    async fn copy(&self, job: Box<Job>, progress: &dyn Progress) -> Result<Change<Item>> {
+    async fn copy(
+        &self,
+        job: Box<Job>,
+        in_use: bool,
+        progress: &dyn Progress,
+    ) -> Result<Change<Item>> {
         if let Some((from, to)) = &job.copy_paths {
             progress.step("copying");
-            let copied = match self.pool.settings.kind {
-                PoolKind::Image => self.host.copy_file(from, to, progress).await,
-                PoolKind::Folder => self.host.copy_tree(from, to, progress).await,
-            };
-            if let Err(error) = copied {
+            if let Err(error) = self.copy_content(from, to, in_use, progress).await {
                 let failure = error.sentence();
                 // Whatever the copy did, it did in the attempt's folder, which is gone after this.
                 return Err(match self.on_pool(move |_| job.abandon()).await {
@@ -346,6 +361,28 @@ impl LocalPool {
         }
         progress.step("finishing");
         self.on_pool(move |pool| job.finish(pool)).await
+    }
+
+    /// Copies the content. Of what is being written, only blocks that are shared in one call are of
+    /// one instant: a copy of data, or of file after file, would be torn.
+    async fn copy_content(
+        &self,
+        from: &Path,
+        to: &Path,
+        in_use: bool,
+        progress: &dyn Progress,
+    ) -> Result<()> {
+        let torn = || LocalError::Torn { path: self.pool.root.path().to_owned() };
+        let copied = match self.pool.settings.kind {
+            PoolKind::Folder if in_use => return Err(LocalError::TornFolder.into()),
+            PoolKind::Folder => self.host.copy_tree(from, to, progress).await?,
+            PoolKind::Image if in_use && !self.pool.shares_blocks.load(Ordering::Relaxed) => {
+                return Err(torn().into());
+            }
+            PoolKind::Image => self.host.copy_file(from, to, progress).await?,
+        };
+        // Others may have changed the file so that this one cannot be shared.
+        if in_use && !copied.shared { Err(torn().into()) } else { Ok(()) }
     }
 
     /// Removes a volume or snapshot that nothing on this host uses.

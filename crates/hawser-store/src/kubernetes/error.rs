@@ -59,7 +59,7 @@ pub(super) enum KubernetesError {
     Malformed { resource: Resource, name: String, source: ObjectError },
     #[error("the {} {name} in the cluster is no readable record", .resource.word())]
     Unreadable { resource: Resource, name: String },
-    #[error("the watch of the API server says nothing, and was given up")]
+    #[error("the watch of the API server does not tell what was changed, and was given up")]
     Silent,
     #[error("listing the {}s takes longer than the API server keeps the pages of a list", .resource.word())]
     Endless { resource: Resource },

@@ -28,7 +28,8 @@ const EVENTS: usize = 256;
 /// How long a watch may be silent while there is something that it must tell.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How long a watch may be silent at all: the API server sends a mark about every minute.
+/// How long a watch is believed that tells nothing: its connection may be gone without a word. An API
+/// server sends a mark about every minute, but for a resource that nobody has written since it started.
 const SILENCE: Duration = Duration::from_secs(150);
 
 /// How long to wait after the first failure, and at most.
@@ -47,7 +48,7 @@ pub(super) struct Feed {
 
 /// How one watch ended.
 enum End {
-    /// The API server ended it, as it does every few minutes.
+    /// The API server ended it, as it does every few minutes, or it has told nothing for as long.
     Closed,
     /// The changes that are needed next are no longer there.
     Gone,
@@ -98,8 +99,11 @@ impl Feed {
         let mut heard = Instant::now();
         loop {
             let Ok(chunk) = timeout(PATIENCE, chunks.next()).await else {
-                if self.is_overdue() || heard.elapsed() >= SILENCE {
+                if self.is_overdue() {
                     return Err(KubernetesError::Silent);
+                }
+                if heard.elapsed() >= SILENCE {
+                    return Ok(End::Closed);
                 }
                 continue;
             };

@@ -287,7 +287,7 @@ pub(super) fn folder(path: &Path) -> Result<()> {
     match fs::symlink_metadata(path) {
         Ok(meta) if meta.is_dir() => Ok(()),
         Ok(meta) if meta.is_symlink() => Err(Error::new(
-            Kind::Precondition,
+            Kind::Invalid,
             format!("{} is a symlink, which is never followed", path.display()),
         )),
         Ok(_) => Err(Error::new(Kind::Precondition, format!("{} is no folder", path.display()))),

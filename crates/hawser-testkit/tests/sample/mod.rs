@@ -8,7 +8,9 @@ use async_trait::async_trait;
 use hawser_core::attach::{Attach, AttachRecord, Attached, Detach, Health, Identity, Multipath};
 use hawser_core::connection::ConnectionInfo;
 use hawser_core::error::Result;
-use hawser_core::port::connector::{Abilities, ConnectorInfo, Maturity, PathsBy, Platform, Proof};
+use hawser_core::port::connector::{
+    Abilities, ConnectorInfo, Maturity, PathsBy, Platform, Proof, Proofs,
+};
 use hawser_core::port::kernel::{DeviceEvents, KernelError, LockMode};
 use hawser_core::port::{Connector, Host};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
@@ -30,7 +32,8 @@ static INFO: ConnectorInfo = ConnectorInfo {
         encryption: false,
         reservation: false,
     },
-    proof: Proof::Fixtures,
+    proofs: Proofs::of(Proof::Fixtures),
+    own: &[],
     needs: &[],
 };
 

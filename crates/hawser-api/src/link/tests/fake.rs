@@ -290,5 +290,6 @@ pub(super) fn at_provider() -> VolumeAtProvider {
         access: Access::Block,
         parameters: BTreeMap::new(),
         place: None,
+        in_use: false,
     }
 }

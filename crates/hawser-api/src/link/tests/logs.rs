@@ -85,6 +85,7 @@ async fn no_secret_is_in_any_log_at_any_level() {
     serving.await.unwrap();
 
     let log = String::from_utf8(kept.0.lock().unwrap().clone()).unwrap();
-    assert!(log.contains("node connected"), "{log}");
+    // Any line of the link: whether one is heard of depends on tests beside this one, which have no log.
+    assert!(log.contains("hawser_api::link"), "nothing was heard: {log}");
     assert!(!log.contains("hunter2"), "{log}");
 }

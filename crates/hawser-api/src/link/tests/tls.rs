@@ -140,6 +140,7 @@ async fn a_node_of_the_authority_is_taken_in_and_calls_go_both_ways() {
     timeout(SOON, server.serving).await.expect("it stops").unwrap();
 }
 
+/// CVE-2021-36779: a port with rights over nodes that asks nobody who they are.
 #[tokio::test]
 async fn a_certificate_that_is_not_valid_is_refused() {
     let server = server().await;
@@ -231,6 +232,7 @@ fn crypto() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
 }
 
+/// CVE-2021-36779: a port with rights over nodes that asks nobody who they are.
 #[tokio::test]
 async fn without_a_certificate_not_a_word_is_said() {
     let server = server().await;
@@ -261,6 +263,7 @@ async fn an_old_version_of_tls_is_refused() {
     assert!(server.hub.ids().await.unwrap().is_empty());
 }
 
+/// CVE-2021-36779: a port with rights over nodes that asks nobody who they are.
 #[tokio::test]
 async fn plain_tcp_is_never_served() {
     let server = server().await;

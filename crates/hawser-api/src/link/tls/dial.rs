@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use hawser_core::Result;
@@ -14,8 +15,9 @@ use tokio_rustls::client::TlsStream;
 use super::error::TlsError;
 use super::files::{Material, Rotating, TlsFiles};
 
-/// For TCP and TLS together: a control half that needs longer is not there.
-const DIAL_LIMIT: Duration = Duration::from_secs(10);
+/// For the name, and for TCP and TLS together at each of its addresses: a control half that needs longer
+/// is not there.
+const DIAL_LIMIT: Duration = Duration::from_secs(5);
 
 /// A control half on another machine, and what this node shows it.
 pub struct TlsTarget {
@@ -44,17 +46,71 @@ impl TlsTarget {
         Ok(Self { host, port, name, tls })
     }
 
-    /// One more connection, on which TLS has checked the control half.
+    /// One more connection, on which TLS has checked the control half. Every address of the host has
+    /// its turn: one of a machine that is gone must not keep a node from the one that answers.
     pub(in super::super) async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
-        let connecting = async {
-            let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-            // Frames are written whole; waiting to fill a packet only adds delay.
-            stream.set_nodelay(true)?;
-            let connector = TlsConnector::from(self.tls.current().await);
-            connector.connect(self.name.clone(), stream).await
+        let addresses = within(tokio::net::lookup_host((self.host.as_str(), self.port))).await?;
+        first_that_answers(addresses, |address| self.dial(address)).await
+    }
+
+    async fn dial(&self, address: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+        let stream = TcpStream::connect(address).await?;
+        // Frames are written whole; waiting to fill a packet only adds delay.
+        stream.set_nodelay(true)?;
+        let connector = TlsConnector::from(self.tls.current().await);
+        connector.connect(self.name.clone(), stream).await
+    }
+}
+
+/// No `AsyncFn`: of a future that holds one over a reference the compiler cannot tell that it may be
+/// spawned.
+async fn first_that_answers<T, F: Future<Output = io::Result<T>>>(
+    addresses: impl Iterator<Item = SocketAddr>,
+    dial: impl Fn(SocketAddr) -> F,
+) -> io::Result<T> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
+    for address in addresses {
+        match within(dial(address)).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+async fn within<T>(work: impl Future<Output = io::Result<T>>) -> io::Result<T> {
+    let late = |_| io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {DIAL_LIMIT:?}"));
+    tokio::time::timeout(DIAL_LIMIT, work).await.map_err(late)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn addresses() -> [SocketAddr; 2] {
+        [SocketAddr::from(([192, 0, 2, 1], 7781)), SocketAddr::from(([192, 0, 2, 2], 7781))]
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_address_that_is_silent_does_not_keep_from_the_next() {
+        let [silent, alive] = addresses();
+        let dial = |address| async move {
+            if address == silent { std::future::pending().await } else { Ok(address) }
         };
-        let late =
-            || io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {DIAL_LIMIT:?}"));
-        tokio::time::timeout(DIAL_LIMIT, connecting).await.unwrap_or_else(|_| Err(late()))
+
+        let reached = first_that_answers(addresses().into_iter(), dial).await;
+
+        assert_eq!(reached.unwrap(), alive);
+    }
+
+    #[tokio::test]
+    async fn the_last_failure_is_told() {
+        let dial = |address: SocketAddr| async move {
+            Err::<(), _>(io::Error::other(address.to_string()))
+        };
+
+        let failed = first_that_answers(addresses().into_iter(), dial).await;
+
+        assert_eq!(failed.unwrap_err().to_string(), "192.0.2.2:7781");
     }
 }

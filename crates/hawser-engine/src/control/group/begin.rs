@@ -8,7 +8,7 @@ use hawser_core::change::Change;
 use hawser_core::error::{Error, Kind, Result, ResultExt};
 use hawser_core::group::{GroupRef, GroupRequest};
 use hawser_core::id::{GroupId, SnapshotId, VolumeId};
-use hawser_core::name::{Alias, Scope};
+use hawser_core::name::{Alias, Labels, Scope};
 use hawser_core::port::provider::{Groups, Snapshots};
 use hawser_core::volume::{Volume, VolumeRef};
 
@@ -33,11 +33,11 @@ pub(crate) async fn begin_create(world: Arc<World>, request: GroupRequest) -> Re
         let wanted = ids_of(&world, &request.volumes).await?;
         check_list(&request, &wanted).context(attempt)?;
         if let Some((record, revision)) = find(&world, &GroupRef::Alias(alias.clone())).await? {
-            compare(&record.group, &wanted)?;
+            compare(&record.group, &wanted, &request.labels)?;
             let about = subject(&record.group);
             match world.join_or_busy(&record, revision, &about, &Work::CreateGroup).await? {
                 Held::Free => {}
-                Held::Joined(job) => return Ok(Begun::Job(job)),
+                Held::Joined(job) => return Ok(Begun::Joined(job)),
                 Held::Stale => continue,
             }
             let answer = Answer::Group(Box::new(view(&world, &record.group).await?));
@@ -107,10 +107,17 @@ fn check_list(request: &GroupRequest, wanted: &[Option<VolumeId>]) -> Result<()>
 
 /// Refuses a request that differs from the group which has its name. A volume that is gone by now
 /// and was named by its name cannot be compared.
-fn compare(group: &GroupHead, wanted: &[Option<VolumeId>]) -> Result<()> {
+fn compare(group: &GroupHead, wanted: &[Option<VolumeId>], labels: &Labels) -> Result<()> {
     let of: BTreeSet<_> = group.members.iter().map(|member| &member.volume).collect();
     if of.len() == wanted.len() && wanted.iter().flatten().all(|id| of.contains(id)) {
-        return Ok(());
+        if group.labels == *labels {
+            return Ok(());
+        }
+        let message = format!(
+            "group {} exists and differs: its snapshots have the labels {:?}, requested {labels:?}",
+            group.alias, group.labels
+        );
+        return Err(Error::new(Kind::Exists, message));
     }
     let listed = |ids: Vec<String>| ids.join(", ");
     let has = listed(of.iter().map(ToString::to_string).collect());
@@ -218,7 +225,7 @@ pub(crate) async fn begin_delete(world: Arc<World>, group: GroupRef) -> Result<B
         let work = Work::DeleteGroup;
         match world.join_or_busy(&record, revision, &about, &work).await? {
             Held::Free => {}
-            Held::Joined(job) => return Ok(Begun::Job(job)),
+            Held::Joined(job) => return Ok(Begun::Joined(job)),
             Held::Stale => continue,
         }
         for member in &record.group.members {

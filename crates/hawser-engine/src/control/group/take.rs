@@ -53,7 +53,7 @@ async fn cut(
     group: &GroupHead,
 ) -> Result<Vec<SnapshotAtProvider>> {
     job.step("holding the volumes still");
-    let volumes = borrow(world, group).await?;
+    let volumes = borrow(world, job, group).await?;
     let (groups, snapshots) = together(world, &volumes)?;
     for (member, volume) in group.members.iter().zip(&volumes) {
         let wanted = Wanted {
@@ -81,11 +81,11 @@ async fn cut(
 
 /// Keeps every other operation from the volumes, in the order of their ids: of two groups that want
 /// the same ones, one gets them all. Answers them in the order of the members.
-async fn borrow(world: &Arc<World>, group: &GroupHead) -> Result<Vec<Volume>> {
+async fn borrow(world: &Arc<World>, job: &Job, group: &GroupHead) -> Result<Vec<Volume>> {
     let mut lent = BTreeMap::new();
     let ids: BTreeSet<_> = group.members.iter().map(|m| &m.volume).collect();
     for id in ids {
-        lent.insert(id, loan::take(world, id, &loan_of(group)).await?);
+        lent.insert(id, loan::take(world, id, &loan_of(group), job).await?.0);
     }
     Ok(group.members.iter().filter_map(|member| lent.remove(&member.volume)).collect())
 }
@@ -128,10 +128,8 @@ async fn hold_and_take(
     job.step("taking the snapshots");
     let ids = group.members.iter().map(|member| member.snapshot.clone());
     let members: Vec<_> = volumes.iter().map(at_provider).zip(ids).collect();
-    let taken = groups.snapshot_group(&members, job).await?.into_inner();
-    for volume in volumes {
-        freeze::check_held(world, volume).await?;
-    }
+    let taken = freeze::held(world, volumes, groups.snapshot_group(&members, job)).await?;
+    let taken = taken.into_inner();
     if taken.iter().map(|snapshot| &snapshot.id).ne(members.iter().map(|(_, id)| id)) {
         return Err(Error::new(Kind::Internal, "the provider took other snapshots than asked for"));
     }

@@ -47,3 +47,23 @@ fn the_same_right_again_is_there_and_another_one_is_refused_with_both() {
     let message = error.sentence();
     assert!(message.contains("for writing") && message.contains("read-only"), "{message}");
 }
+
+#[test]
+fn who_asks_for_one_node_alone_shares_with_no_other() {
+    let alone = |node| PublishRequest { single_node: true, ..wanted(node, false) };
+    let mut volume = record().volume;
+    volume.sharing = Sharing::ManyWriters;
+    assert!(add_publication(&mut volume, &alone("a")).unwrap());
+    assert!(!add_publication(&mut volume, &alone("a")).unwrap());
+
+    for other in [alone("b"), wanted("b", false), wanted("b", true)] {
+        let error = add_publication(&mut volume, &other).unwrap_err();
+        assert_eq!(error.kind(), Kind::Precondition);
+        assert!(error.sentence().contains("node a"), "{}", error.sentence());
+    }
+
+    volume.publications.clear();
+    assert!(add_publication(&mut volume, &wanted("a", false)).unwrap());
+    assert!(add_publication(&mut volume, &wanted("b", false)).unwrap());
+    assert_eq!(add_publication(&mut volume, &alone("c")).unwrap_err().kind(), Kind::Precondition);
+}

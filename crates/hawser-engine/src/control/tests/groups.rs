@@ -19,6 +19,7 @@ fn publication() -> Publication {
         read_only: false,
         node_led: false,
         claimed: false,
+        single_node: false,
         needs_secrets: false,
         state: PublicationState::Published,
         info: None,

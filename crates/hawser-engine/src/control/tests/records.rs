@@ -1,10 +1,11 @@
 use hawser_core::Timestamp;
 use hawser_core::id::{InstanceId, OperationId, SnapshotId, VolumeId};
 use hawser_core::name::Alias;
-use hawser_core::publication::MountRequest;
+use hawser_core::publication::{MountRequest, PublishRequest};
 use hawser_core::volume::{Access, Sharing, Volume, VolumeState};
 use proptest::prelude::*;
 
+use super::super::access_begin::add_publication;
 use super::super::record::{Journal, NameRecord, SnapshotRecord, VolumeRecord, Work};
 
 pub(super) fn record() -> VolumeRecord {
@@ -26,6 +27,7 @@ pub(super) fn record() -> VolumeRecord {
             filesystem: None,
             identity: None,
             publications: Vec::new(),
+            untouched: false,
             operation: None,
             created: Timestamp::UNIX_EPOCH,
         },
@@ -48,6 +50,28 @@ pub(super) fn record() -> VolumeRecord {
             undoing: false,
         }),
     }
+}
+
+/// Whoever had the right to write may have written.
+#[test]
+fn a_volume_that_a_node_had_the_right_to_use_is_never_untouched_again() {
+    let mut volume = Volume { untouched: true, ..record().volume };
+    let request = PublishRequest::new("n1".parse().unwrap(), true);
+
+    assert!(add_publication(&mut volume, &request).unwrap());
+    volume.publications.clear();
+
+    assert!(!volume.untouched);
+}
+
+#[test]
+fn a_volume_of_a_record_that_does_not_say_may_have_been_used() {
+    let mut older = serde_json::to_value(record().volume).unwrap();
+    older.as_object_mut().unwrap().remove("untouched");
+
+    let volume: Volume = serde_json::from_value(older).unwrap();
+
+    assert!(!volume.untouched);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use hawser_core::id::{SnapshotId, VolumeId};
 use hawser_core::port::progress::Silent;
 use hawser_core::port::provider::{Provision, ProvisionSource, VolumeAtProvider};
 use hawser_core::volume::Access;
-use hawser_core::{ByteSize, Kind};
+use hawser_core::{ByteSize, Error, Kind};
 use hawser_testkit::contract::provider::ProviderRig;
 use serde_json::json;
 
@@ -34,6 +34,7 @@ pub(super) fn at_provider(wanted: &Provision) -> VolumeAtProvider {
         access: wanted.access,
         parameters: Default::default(),
         place: None,
+        in_use: false,
     }
 }
 
@@ -266,4 +267,57 @@ async fn what_volumes_have_written_is_measured_before_a_refusal() {
     let third = wanted(ByteSize::mib(20), Access::Folder);
     let error = rig.provider().create(&third, &Silent).await.unwrap_err();
     assert_eq!(error.kind(), Kind::NoSpace, "{error:?}");
+}
+
+/// Asks for a snapshot and a clone of a volume, and answers what came of each.
+async fn copies(rig: &PoolRig, of: &VolumeAtProvider) -> [Result<(), Error>; 2] {
+    let provider = rig.provider();
+    let id = SnapshotId::generate();
+    let taken = provider.snapshots().unwrap().snapshot(of, &id, &Silent).await;
+    let source = Some(ProvisionSource::Volume(of.clone()));
+    let clone = Provision { source, ..wanted(of.size, of.access) };
+    [taken.map(drop), provider.create(&clone, &Silent).await.map(drop)]
+}
+
+#[tokio::test]
+async fn what_is_being_written_is_copied_at_one_instant_or_not_at_all() {
+    let mut rig = rig(PoolKind::Image).await;
+    let volume = VolumeAtProvider { in_use: true, ..image(&rig, 16).await };
+    let before = rig.holds();
+
+    for refused in copies(&rig, &volume).await {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), Kind::Precondition, "{error:?}");
+        assert!(error.sentence().contains("xfs"), "{error:?}");
+    }
+    assert_eq!(rig.holds(), before);
+
+    rig.fake().set_shares_blocks(true);
+    rig.reopen().await;
+    for copied in copies(&rig, &volume).await {
+        copied.expect("shared in one call");
+    }
+    let before = rig.holds();
+    rig.fake().set_shares_blocks(false);
+    for refused in copies(&rig, &volume).await {
+        assert_eq!(refused.unwrap_err().kind(), Kind::Precondition, "this file was not shared");
+    }
+    assert_eq!(rig.holds(), before);
+}
+
+#[tokio::test]
+async fn a_folder_that_is_being_written_is_not_copied() {
+    let mut rig = rig(PoolKind::Folder).await;
+    rig.fake().set_shares_blocks(true);
+    rig.reopen().await;
+    let wanted = wanted(ByteSize::mib(16), Access::Folder);
+    rig.provider().create(&wanted, &Silent).await.unwrap();
+    let before = rig.holds();
+
+    let volume = VolumeAtProvider { in_use: true, ..at_provider(&wanted) };
+    for refused in copies(&rig, &volume).await {
+        let error = refused.unwrap_err();
+        assert_eq!(error.kind(), Kind::Precondition, "{error:?}");
+    }
+    assert_eq!(rig.holds(), before);
 }

@@ -38,6 +38,7 @@ fn volume(wanted: &Provision) -> VolumeAtProvider {
         access: wanted.access,
         parameters: Default::default(),
         place: wanted.place.clone(),
+        in_use: false,
     }
 }
 

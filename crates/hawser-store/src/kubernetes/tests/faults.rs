@@ -275,7 +275,7 @@ async fn a_watch_that_is_silent_while_it_has_something_to_tell_is_begun_again() 
     assert!(fake.watches() <= watches + 1, "it is told everything");
     watches = fake.watches();
     tokio::time::sleep(Duration::from_secs(170)).await;
-    assert!(fake.watches() > watches, "a silence of minutes is none of an API server");
+    assert!(fake.watches() > watches, "after minutes of silence it is asked again");
 }
 
 #[tokio::test]

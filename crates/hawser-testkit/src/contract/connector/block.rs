@@ -11,7 +11,8 @@ use crate::fake_host::HostState;
 use crate::fake_host::kernel::Flush;
 use crate::fake_host::kernel::errno::EIO;
 
-/// A volume that is not the one the publication means is refused by name and left alone.
+/// A volume that is not the one the publication means is refused by name and left alone:
+/// CVE-2023-2088, where an address that was used before shows the data of another tenant.
 pub async fn another_identity_is_refused(rig: impl Fn() -> ConnectorRig) {
     for connected in [false, true] {
         let mut rig = rig();
@@ -37,7 +38,7 @@ pub async fn another_identity_is_refused(rig: impl Fn() -> ConnectorRig) {
 }
 
 /// The storage system shows another volume where this one was: before the attach nothing is made,
-/// after it nobody is told that all is well.
+/// after it nobody is told that all is well. CVE-2023-2088, as it happens.
 pub async fn another_volume_in_its_place_is_refused(rig: impl Fn() -> ConnectorRig) {
     for connected in [false, true] {
         let rig = rig();

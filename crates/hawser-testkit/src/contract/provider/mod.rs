@@ -118,6 +118,7 @@ pub(super) trait Asks: ProviderRig {
             access: wanted.access,
             parameters: wanted.parameters.clone(),
             place: wanted.place.clone(),
+            in_use: false,
         }
     }
 

@@ -143,8 +143,19 @@ impl Files for Kernel {
         .await
     }
 
-    async fn settled(&self, file: &Path) -> KernelResult<()> {
-        self.call("Files::settled", &file.display().to_string(), Duration::MAX, |_| Ok(())).await
+    async fn settled(&self, folder: &Path) -> KernelResult<()> {
+        self.call("Files::settled", &folder.display().to_string(), Duration::MAX, |state| {
+            let tree = state.tree();
+            let inner = tree.list(folder).into_iter().map(|name| folder.join(name));
+            for folder in inner.chain([folder.to_owned()]).collect::<Vec<_>>() {
+                let names = tree.list(&folder).into_iter();
+                for name in names.filter(|name| name.starts_with(".hawser.")) {
+                    tree.unlink(&folder.join(name))?;
+                }
+            }
+            Ok(())
+        })
+        .await
     }
 
     fn run_dir(&self) -> PathBuf {

@@ -329,7 +329,9 @@ fn send_targets(tree: &mut Tree, portal: &Portal, folder: &str, iface: &str, kee
         let iqns: Vec<String> =
             layer.exports.iter().filter(here).map(|export| export.iqn.clone()).collect();
         let state = layer.portals.get(portal).copied().unwrap_or_default();
-        let shown = layer.exports.iter().filter(|export| iqns.contains(&export.iqn)).cloned();
+        let all = layer.lists_all;
+        let shown = |export: &&Export| all || iqns.contains(&export.iqn);
+        let shown = layer.exports.iter().filter(shown).cloned();
         (state == PortalState::Open && !iqns.is_empty(), shown.collect::<Vec<_>>())
     });
     if !open {

@@ -20,6 +20,11 @@ use super::scsi;
 use crate::fake_host::kernel::{Target, Tree};
 use crate::fake_host::{FakeHost, Kernel};
 
+/// The sockets of this host, and that of the daemon there.
+const SOCKETS: &str = "/proc/net/unix";
+const LISTENING: &str = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+    0000000000000000: 00000002 00000000 00010000 0001 01 20123 @ISCSIADM_ABSTRACT_NAMESPACE\n";
+
 /// How a portal behaves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PortalState {
@@ -91,6 +96,8 @@ struct Layer {
     portals: BTreeMap<Portal, PortalState>,
     chap: BTreeMap<String, (String, String)>,
     discovery: BTreeMap<Portal, (String, String)>,
+    /// A portal lists the targets of all portals, not only its own.
+    lists_all: bool,
     /// What takes connections of those who look whether anybody listens.
     listeners: Vec<TcpListener>,
     sessions: BTreeMap<u32, Session>,
@@ -119,6 +126,7 @@ pub fn install(host: &FakeHost) {
         .folder("/etc/iscsi/ifaces")
         .folder("/run/lock/iscsi")
         .daemon("iscsid", 522)
+        .file(SOCKETS, LISTENING)
         .on_logout(admin::logout_by_message)
         .on_reboot(|tree| {
             tree.with::<Layer, _>(|layer, tree| {
@@ -132,9 +140,9 @@ pub fn install(host: &FakeHost) {
 /// The daemon runs or not.
 pub fn set_daemon(kernel: &Kernel, runs: bool) {
     if runs {
-        kernel.daemon("iscsid", 522);
+        kernel.daemon("iscsid", 522).file(SOCKETS, LISTENING);
     } else {
-        kernel.remove_all("/proc/522");
+        kernel.remove_all("/proc/522").remove_all(SOCKETS);
     }
 }
 
@@ -166,6 +174,11 @@ pub fn set_discovery_chap(kernel: &Kernel, portal: &str, user: &str, password: &
             layer.discovery.insert(portal, (user.into(), password.into()));
         });
     });
+}
+
+/// Every portal lists the targets of all portals, as LIO does it.
+pub fn list_all(kernel: &Kernel) {
+    kernel.edit(|tree| tree.with::<Layer, _>(|layer, _| layer.lists_all = true));
 }
 
 /// A target lets in only who knows this.
