@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use tracing_subscriber::EnvFilter;
 
-/// The CSI driver and what is below it at `debug`: nothing secret may be there, either.
-const FILTER: &str = "info,hawser_front::csi=debug,tonic=debug,h2=debug,hyper=debug,tower=debug";
+/// Everything, of every crate: nothing secret may be there, either.
+const FILTER: &str = "trace";
 
 /// Everything that was logged.
 #[derive(Clone, Default)]

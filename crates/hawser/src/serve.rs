@@ -1,12 +1,12 @@
 //! The daemons: `up` (everything here), `serve` (the control half), `node` (the node half).
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::UnixListener;
+use tokio::net::{UnixListener, UnixSocket};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
@@ -32,6 +32,9 @@ const GRACE: Duration = Duration::from_secs(10);
 
 /// Where nodes on this machine dial in, beside the socket of the REST API.
 const LINK_SOCKET: &str = "node.sock";
+
+/// Callers that wait until they are taken in.
+const BACKLOG: u32 = 128;
 
 /// The socket to dial: that of the server that was named, else that of the state folder.
 pub(crate) fn link_socket(server: Option<&Endpoint>, state_dir: &Path) -> Result<PathBuf> {
@@ -163,7 +166,7 @@ async fn accept_nodes(state_dir: PathBuf, reception: Reception, stopped: watch::
     // The store's lock says that no other server uses this folder, so what is here is left over.
     let _ = std::fs::remove_file(&path);
     let allowed = BTreeSet::from([0, rustix::process::geteuid().as_raw()]);
-    match UnixListener::bind(&path) {
+    match private_socket(&path) {
         Ok(listener) => listen_for_nodes(listener, reception, allowed, stopped).await,
         Err(error) => warn!(path = %path.display(), %error, "nodes cannot dial in"),
     }
@@ -301,5 +304,14 @@ fn bind(path: &Path) -> Result<UnixListener> {
         }
         Err(_) => {}
     }
-    UnixListener::bind(path).map_err(failed).context(|| format!("listening on {}", path.display()))
+    private_socket(path).map_err(failed).context(|| format!("listening on {}", path.display()))
+}
+
+/// Binds a socket that nobody but its owner may use, whatever the umask says.
+fn private_socket(path: &Path) -> std::io::Result<UnixListener> {
+    let socket = UnixSocket::new_stream()?;
+    socket.bind(path)?;
+    // Nobody gets in before it is listened on, so nobody sees it with another mode.
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
+    socket.listen(BACKLOG)
 }

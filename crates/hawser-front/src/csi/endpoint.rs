@@ -67,8 +67,9 @@ mod tests {
         }
     }
 
+    /// CVE-2021-36779: a driver that anybody in the cluster can call over TCP.
     #[test]
-    fn nothing_else_is_listened_on() {
+    fn only_the_path_of_a_socket_is_an_endpoint() {
         let long = format!("/{}", "x".repeat(107));
         for text in [
             "",

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use hawser_core::id::{GroupId, VolumeId};
 use hawser_core::name::{ClassName, NodeId};
+use hawser_core::volume::Access;
 use hawser_core::{ByteSize, Classify, Kind, Outcome};
 
 /// Why a call is refused before or beside the ports.
@@ -53,6 +54,14 @@ pub enum CsiError {
         there: ByteSize,
         /// The upper end.
         limit: ByteSize,
+    },
+    /// A volume of the name that is used as something else.
+    #[error("volume {volume} exists and is used as {there}")]
+    UsedOtherwise {
+        /// Which one.
+        volume: VolumeId,
+        /// As what.
+        there: Access,
     },
     /// No such object; also for texts that are no id of ours.
     #[error("{what} {id:?} does not exist")]
@@ -225,6 +234,12 @@ pub enum CsiError {
         /// The rule.
         why: &'static str,
     },
+    /// A volume that was brought here with other options: they cannot be changed below its users.
+    #[error("volume {volume} is staged with other mount options: unstage it first")]
+    StagedOtherwise {
+        /// Which one.
+        volume: VolumeId,
+    },
     /// A group of users that is no number.
     #[error("volume_mount_group {group:?} is not the number of a group")]
     MountGroup {
@@ -313,7 +328,9 @@ impl Classify for CsiError {
             | Self::Context { .. }
             | Self::Endpoint { .. } => Kind::Invalid,
             Self::EmptyRange { .. } | Self::AboveLimit { .. } => Kind::OutOfRange,
-            Self::LargerThere { .. } => Kind::Exists,
+            Self::LargerThere { .. }
+            | Self::UsedOtherwise { .. }
+            | Self::StagedOtherwise { .. } => Kind::Exists,
             Self::Unknown { .. } | Self::NotThere { .. } => Kind::NotFound,
             // A list is begun again: the protocol says ABORTED.
             Self::BadToken { .. }
@@ -341,6 +358,7 @@ impl Classify for CsiError {
             | Self::Negative { .. }
             | Self::EmptyRange { .. }
             | Self::LargerThere { .. }
+            | Self::UsedOtherwise { .. }
             | Self::Unknown { .. }
             | Self::NoAccessType
             | Self::NoAccessMode { .. }
@@ -363,6 +381,7 @@ impl Classify for CsiError {
             | Self::PublishedElsewhere { .. }
             | Self::NotThere { .. }
             | Self::Flag { .. }
+            | Self::StagedOtherwise { .. }
             | Self::MountGroup { .. }
             | Self::OtherMembers { .. }
             | Self::NotPrivileged

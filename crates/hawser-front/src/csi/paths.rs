@@ -164,12 +164,17 @@ mod tests {
         fs::create_dir_all(root.join("host/precious")).unwrap();
         std::os::unix::fs::symlink(root.join("host"), root.join("pod")).unwrap();
         std::os::unix::fs::symlink(root.join("host/precious"), root.join("target")).unwrap();
+        fs::write(root.join("host/empty"), "").unwrap();
+        std::os::unix::fs::symlink(root.join("host/empty"), root.join("to-file")).unwrap();
 
         assert!(remove(&root.join("pod/precious")).is_err(), "a parent is a link");
         remove(&root.join("target")).unwrap();
+        remove(&root.join("to-file")).unwrap();
 
         assert!(root.join("host/precious").is_dir(), "what it leads to is there");
-        assert!(root.join("target").is_symlink(), "and so is the link, which is not ours");
+        for link in ["target", "to-file"] {
+            assert!(root.join(link).is_symlink(), "and so is the link, which is not ours");
+        }
     }
 
     proptest! {

@@ -44,8 +44,7 @@ impl KubeletAnswer {
 /// Waits for the kubelet until it is told to stop; at once done without a registration.
 pub(super) async fn run(driver: &Arc<Driver>, stop: CancellationToken) -> Result<()> {
     let Some(registration) = &driver.settings.registration else { return Ok(()) };
-    let name = format!("{}-reg.sock", driver.settings.driver.name());
-    let path = registration.folder.join(name);
+    let path = registration.folder.join(socket_name(driver.settings.driver.name()));
     let socket = Socket::bind(&path)?;
     let service = RegistrarService { driver: driver.clone(), registration: registration.clone() };
     Server::builder()
@@ -53,6 +52,12 @@ pub(super) async fn run(driver: &Arc<Driver>, stop: CancellationToken) -> Result
         .serve_with_incoming_shutdown(socket.callers(), stop.cancelled_owned())
         .await
         .map_err(|source| CsiError::Serve { path, source }.into())
+}
+
+/// What the socket is called. The kubelet calls by the path of the socket and says that path, with its
+/// slashes as %2F, as the name of the host. Of such a name HTTP allows only what stands before an @.
+fn socket_name(driver: &str) -> String {
+    format!("{driver}@reg.sock")
 }
 
 struct RegistrarService {
@@ -97,5 +102,21 @@ impl RegistrarService {
             Err(told.error.clone())
         };
         *self.registration.answer.get() = Some(answer);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::uri::Authority;
+
+    use super::*;
+
+    #[test]
+    fn what_the_kubelet_calls_the_host_is_a_name_of_a_host() {
+        let folder = "%2Fvar%2Flib%2Fkubelet%2Fplugins_registry%2F";
+        let called = |name: &str| format!("{folder}{name}").parse::<Authority>();
+
+        assert!(called(&socket_name("csi.hawser.storage")).is_ok());
+        assert!(called("csi.hawser.storage-reg.sock").is_err());
     }
 }

@@ -23,6 +23,9 @@ pub enum ClusterError {
     /// Something else has to come first; it is looked at again when it comes, and now and then.
     #[error("{0}")]
     NotYet(String),
+    /// The node that was chosen for it is gone, so another one must be chosen.
+    #[error("{0}")]
+    NoNode(String),
     /// Another process leads now.
     #[error("the lease was lost: another process leads now, or the API server cannot be reached")]
     NotLeading,
@@ -65,7 +68,7 @@ impl Classify for ClusterError {
             },
             Self::Driver(_) | Self::NotLeading => Kind::Unavailable,
             Self::Wrong(_) => Kind::Invalid,
-            Self::NotYet(_) => Kind::Precondition,
+            Self::NotYet(_) | Self::NoNode(_) => Kind::Precondition,
         }
     }
 
@@ -79,7 +82,11 @@ impl ClusterError {
     pub(super) fn code(&self) -> Option<Code> {
         match self {
             Self::Driver(Spoken(status)) => Some(status.code()),
-            Self::Api { .. } | Self::Wrong(_) | Self::NotYet(_) | Self::NotLeading => None,
+            Self::Api { .. }
+            | Self::Wrong(_)
+            | Self::NotYet(_)
+            | Self::NoNode(_)
+            | Self::NotLeading => None,
         }
     }
 
@@ -88,9 +95,22 @@ impl ClusterError {
         self.status() == Some(404)
     }
 
+    /// True when the API server has more to do than it can now.
+    pub(super) fn is_throttled(&self) -> bool {
+        self.status() == Some(429)
+    }
+
     /// True when the object is not as the change expected it, or is there already.
     pub(super) fn is_conflict(&self) -> bool {
-        self.status() == Some(409)
+        self.status() == Some(409) || self.is_of_another()
+    }
+
+    /// True when another object has the name by now: a patch that says whose it is would change that.
+    fn is_of_another(&self) -> bool {
+        let Self::Api { source, .. } = self else { return false };
+        let kube::Error::Api(status) = &**source else { return false };
+        let mut causes = status.details.iter().flat_map(|details| &details.causes);
+        status.code == 422 && causes.any(|cause| cause.field == "metadata.uid")
     }
 
     /// The status of the API server's answer.
@@ -103,9 +123,11 @@ impl ClusterError {
     pub(super) fn sentence(&self) -> String {
         match self {
             Self::Api { attempt, source } => format!("{attempt}: {source}"),
-            Self::Driver(_) | Self::Wrong(_) | Self::NotYet(_) | Self::NotLeading => {
-                self.to_string()
-            }
+            Self::Driver(_)
+            | Self::Wrong(_)
+            | Self::NotYet(_)
+            | Self::NoNode(_)
+            | Self::NotLeading => self.to_string(),
         }
     }
 

@@ -159,7 +159,7 @@ impl Writer {
             "reportingComponent": "hawser.storage/controller",
             "reportingInstance": self.instance,
         });
-        self.cluster.create::<Event>(namespace, &body).await?;
+        self.cluster.make::<Event>(namespace, &body).await?;
         if self.written.len() >= REMEMBERED {
             self.written.clear();
         }

@@ -1,5 +1,6 @@
 //! The lease: of several processes one leads, and the others wait.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use hawser_core::Timestamp;
@@ -29,6 +30,15 @@ pub struct Leadership {
     api: Api<Lease>,
     holder: String,
     namespace: String,
+    /// As it was won.
+    won: Mutex<Option<Won>>,
+}
+
+/// The lease as this process wrote it.
+struct Won {
+    lease: Lease,
+    /// When it was sent: others count from when they see it, which is later.
+    sent: Instant,
 }
 
 /// What was last seen of another's lease: its time is counted here, because clocks differ.
@@ -41,7 +51,7 @@ impl Leadership {
     /// Nothing is asked yet. `holder` tells this process from the others.
     pub fn new(client: Client, namespace: &str, holder: String) -> Self {
         let api = Api::namespaced(client, namespace);
-        Self { api, holder, namespace: namespace.to_owned() }
+        Self { api, holder, namespace: namespace.to_owned(), won: Mutex::default() }
     }
 
     /// Waits until this process leads.
@@ -66,22 +76,23 @@ impl Leadership {
         }
     }
 
-    /// Keeps the lease; ends when it is lost.
+    /// Keeps the lease; ends when it is lost, and before anybody else may have it.
     pub async fn keep(&self) -> ClusterError {
-        let mut renewed = Instant::now();
-        loop {
-            sleep(RENEWAL).await;
-            let left = DEADLINE.saturating_sub(renewed.elapsed());
-            match timeout(left.max(Duration::from_secs(1)), self.renew()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+        let won = self.won.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (mut lease, mut renewed) =
+            won.map_or_else(|| (None, Instant::now()), |won| (Some(won.lease), won.sent));
+        let left = |since: Instant| DEADLINE.saturating_sub(since.elapsed());
+        while !left(renewed).is_zero() {
+            let sent = Instant::now();
+            match timeout(left(renewed), self.renew(&mut lease)).await {
+                Ok(Ok(true)) => renewed = sent,
                 Ok(Ok(false)) => return ClusterError::NotLeading,
                 Ok(Err(error)) => warn!(%error, "the lease was not renewed"),
                 Err(_) => warn!("the API server does not answer about the lease"),
             }
-            if renewed.elapsed() >= DEADLINE {
-                return ClusterError::NotLeading;
-            }
+            sleep(RENEWAL.min(left(renewed))).await;
         }
+        ClusterError::NotLeading
     }
 
     /// Gives the lease back, so that another process need not wait for its end.
@@ -114,7 +125,8 @@ impl Leadership {
                 ..ObjectMeta::default()
             };
             let lease = Lease { metadata, spec: Some(self.spec(0)) };
-            return decided(self.api.create(&PostParams::default(), &lease).await);
+            let sent = Instant::now();
+            return self.decided(sent, self.api.create(&PostParams::default(), &lease).await);
         };
         let version = lease.metadata.resource_version.clone();
         if seen.version != version {
@@ -131,17 +143,42 @@ impl Leadership {
             return Ok(false);
         }
         lease.spec = Some(self.spec(spec.lease_transitions.unwrap_or(0).saturating_add(1)));
-        decided(self.api.replace(NAME, &PostParams::default(), &lease).await)
+        let sent = Instant::now();
+        self.decided(sent, self.api.replace(NAME, &PostParams::default(), &lease).await)
     }
 
-    async fn renew(&self) -> Result<bool, kube::Error> {
-        let Some(mut lease) = self.api.get_opt(NAME).await? else { return Ok(false) };
-        if holder(&lease) != Some(&self.holder) {
-            return Ok(false);
+    /// Writes the lease as it is known, with the time of now; it is read only when somebody else has
+    /// written it meanwhile. False when it is somebody else's.
+    async fn renew(&self, known: &mut Option<Lease>) -> Result<bool, kube::Error> {
+        loop {
+            let mut lease = match known.clone() {
+                Some(lease) => lease,
+                None => match self.api.get_opt(NAME).await? {
+                    Some(lease) if holder(&lease) == Some(&self.holder) => lease,
+                    Some(_) | None => return Ok(false),
+                },
+            };
+            lease.spec.get_or_insert_default().renew_time = Some(now());
+            *known = match self.api.replace(NAME, &PostParams::default(), &lease).await {
+                Err(kube::Error::Api(status)) if status.code == 404 => None,
+                answer => written(answer)?,
+            };
+            if known.is_some() {
+                return Ok(true);
+            }
         }
-        lease.spec.get_or_insert_default().renew_time = Some(now());
-        // A conflict is somebody who has written it meanwhile; the next look says who.
-        decided(self.api.replace(NAME, &PostParams::default(), &lease).await).map(|_| true)
+    }
+
+    /// Notes the lease if it was won with what was sent then.
+    fn decided(
+        &self,
+        sent: Instant,
+        answer: Result<Lease, kube::Error>,
+    ) -> Result<bool, kube::Error> {
+        let won = written(answer)?.map(|lease| Won { lease, sent });
+        let is_won = won.is_some();
+        *self.won.lock().unwrap_or_else(PoisonError::into_inner) = won;
+        Ok(is_won)
     }
 
     fn spec(&self, transitions: i32) -> LeaseSpec {
@@ -160,11 +197,11 @@ fn holder(lease: &Lease) -> Option<&String> {
     lease.spec.as_ref()?.holder_identity.as_ref().filter(|holder| !holder.is_empty())
 }
 
-/// Whether a write was made; a conflict says that somebody else was faster.
-fn decided(written: Result<Lease, kube::Error>) -> Result<bool, kube::Error> {
-    match written {
-        Ok(_) => Ok(true),
-        Err(kube::Error::Api(status)) if status.code == 409 => Ok(false),
+/// The lease as it was written; nothing when somebody else was faster.
+fn written(answer: Result<Lease, kube::Error>) -> Result<Option<Lease>, kube::Error> {
+    match answer {
+        Ok(lease) => Ok(Some(lease)),
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -246,5 +283,78 @@ mod tests {
         let begun = Instant::now();
         assert!(matches!(second.keep().await, ClusterError::NotLeading));
         assert!(begun.elapsed() < DURATION, "after {:?}", begun.elapsed());
+    }
+
+    /// Whoever waits makes a new one.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_somebody_removed_is_lost_with_the_next_renewal() {
+        let api = FakeApi::new();
+        let leader = leadership(&api, "a");
+        leader.win().await;
+        api.delete(PATH);
+        let begun = Instant::now();
+
+        assert!(matches!(leader.keep().await, ClusterError::NotLeading));
+
+        assert!(begun.elapsed() < RENEWAL, "after {:?}", begun.elapsed());
+    }
+
+    /// A standby may win 15 seconds after the last renewal that it saw.
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_that_fails_late_does_not_make_it_lead_longer() {
+        let api = FakeApi::new();
+        let leader = leadership(&api, "a");
+        leader.win().await;
+        let begun = Instant::now();
+        let stops_answering = async {
+            sleep(Duration::from_secs(1)).await;
+            let late = Fault::RefusedLate(Duration::from_millis(4900), 500);
+            api.fail(1, Method::GET, "leases", late);
+            api.fail(1, Method::PUT, "leases", late);
+            api.fail(100, Method::GET, "leases", Fault::Hang);
+            api.fail(100, Method::PUT, "leases", Fault::Hang);
+        };
+
+        let (lost, ()) = tokio::join!(leader.keep(), stops_answering);
+
+        assert!(matches!(lost, ClusterError::NotLeading));
+        assert!(begun.elapsed() <= DEADLINE, "after {:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_was_won_slowly_is_no_longer_ours_than_from_when_it_was_asked_for() {
+        let api = FakeApi::new();
+        api.fail(1, Method::POST, "leases", Fault::Late(Duration::from_secs(9)));
+        let leader = leadership(&api, "a");
+        let begun = Instant::now();
+        leader.win().await;
+        api.fail(100, Method::PUT, "leases", Fault::Hang);
+
+        leader.keep().await;
+
+        assert!(begun.elapsed() <= DEADLINE, "after {:?}", begun.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_renewal_is_one_request_and_a_lease_that_others_touched_is_read_again() {
+        let api = FakeApi::new();
+        let leader = leadership(&api, "a");
+        leader.win().await;
+        api.forget();
+        let others = async {
+            sleep(Duration::from_secs(7)).await;
+            assert_eq!(api.requests().len(), 2, "one at once, one after the first pause");
+            api.update(PATH, |lease| lease["metadata"]["labels"] = json!({ "app": "hawser" }));
+            sleep(Duration::from_secs(20)).await;
+        };
+
+        tokio::select! {
+            lost = leader.keep() => panic!("{lost}"),
+            () = others => {}
+        }
+
+        assert_eq!(api.writes().len(), 7, "five pauses, and one conflict");
+        assert_eq!(api.requests().len(), 8);
+        assert_eq!(api.object(PATH).unwrap()["metadata"]["labels"]["app"], "hawser");
     }
 }

@@ -21,6 +21,7 @@ mod names;
 mod objects;
 mod office;
 mod orphans;
+mod protect;
 mod provision;
 mod quantity;
 mod queue;
@@ -35,6 +36,7 @@ mod taint;
 mod tests;
 mod topology;
 mod verdicts;
+mod waiters;
 
 pub use error::ClusterError;
 pub use kube::Client;

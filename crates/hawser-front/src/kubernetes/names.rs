@@ -34,6 +34,9 @@ pub(super) const PROVISIONER_FINALIZER: &str =
     "external-provisioner.volume.kubernetes.io/finalizer";
 /// Keeps the source of a copy until the copy is made.
 pub(super) const CLONE_FINALIZER: &str = "provisioner.storage.kubernetes.io/cloning-protection";
+/// Keeps a snapshot until the volumes that are being made from it are made.
+pub(super) const SNAPSHOT_SOURCE_FINALIZER: &str =
+    "provisioner.storage.kubernetes.io/volumesnapshot-as-source-protection";
 /// Keeps a content until its snapshot is gone.
 pub(super) const CONTENT_FINALIZER: &str =
     "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";

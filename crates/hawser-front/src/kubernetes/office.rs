@@ -7,14 +7,16 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::cluster::Cluster;
 use super::error::ClusterError;
 use super::events::Events;
 use super::objects::{
-    Attachment, AttributesClass, Claim, Content, CsiNode, GroupClass, GroupContent, Node,
+    Attachment, AttributesClass, Claim, Content, CsiNode, GroupClass, GroupContent, Key, Node,
     SecretRef, SnapshotClass, StorageClass, Volume,
 };
+use super::secrets;
 use super::table::Table;
 use crate::csi::Services;
 
@@ -54,12 +56,36 @@ impl Office {
         self.drivers.iter().find(|driver| driver.name() == name)
     }
 
-    /// What a secret holds, for a request; nothing when none is named.
+    /// The class of attributes of this name. The table may not be filled yet: not every cluster knows
+    /// the kind, so nobody waits for it.
+    pub(super) async fn attributes_class(
+        &self,
+        name: &str,
+    ) -> Result<Option<Arc<AttributesClass>>, ClusterError> {
+        if let Some(class) = self.tables.attributes_classes.named(name) {
+            return Ok(Some(class));
+        }
+        Ok(self.cluster.get(&Key::global(name)).await?.map(Arc::new))
+    }
+
+    /// Whether there is a volume of this name, which the caller has checked to be one, as the API server
+    /// itself says: the watch may be late. It is listed, because whoever may watch may do that.
+    pub(super) async fn has_volume(&self, name: &str) -> Result<bool, ClusterError> {
+        let path = format!("/api/v1/persistentvolumes?fieldSelector=metadata.name%3D{name}");
+        let text = self.cluster.text_at(&path).await?.unwrap_or_default();
+        let unreadable = |_| ClusterError::NotYet(format!("the list of {path} cannot be read"));
+        let list: List = serde_json::from_str(&text).map_err(unreadable)?;
+        Ok(!list.items.is_empty())
+    }
+
+    /// What a secret holds, for a request; nothing when none is named. `Wrong` for names that are
+    /// none: not every reference comes from a class.
     pub(super) async fn secret(
         &self,
         at: Option<&SecretRef>,
     ) -> Result<BTreeMap<String, String>, ClusterError> {
         let Some(at) = at else { return Ok(Default::default()) };
+        secrets::check(at)?;
         let path = format!("/api/v1/namespaces/{}/secrets/{}", at.namespace, at.name);
         let absent =
             || ClusterError::NotYet(format!("there is no secret {}/{}", at.namespace, at.name));
@@ -77,7 +103,57 @@ impl Office {
 }
 
 #[derive(Deserialize)]
+struct List {
+    items: Vec<IgnoredAny>,
+}
+
+#[derive(Deserialize)]
 struct Secret {
     #[serde(default)]
     data: BTreeMap<String, String>,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kubernetes::tests::desk::office;
+    use crate::kubernetes::tests::fake::FakeApi;
+
+    /// References also stand in volumes and in their annotations, which others may write.
+    #[tokio::test]
+    async fn a_reference_names_one_secret_and_no_other_path() {
+        let api = FakeApi::new();
+        api.put(json!({
+            "apiVersion": "v1", "kind": "Secret",
+            "metadata": { "name": "login", "namespace": "shop" },
+            "data": { "user": "bWU=" },
+        }));
+        let office = office(&api);
+        let read = async |namespace: &str, name: &str| {
+            let at = SecretRef { name: name.into(), namespace: namespace.into() };
+            office.secret(Some(&at)).await
+        };
+        assert_eq!(read("shop", "login").await.unwrap()["user"], "me");
+        api.forget();
+
+        for (namespace, name) in [
+            ("shop", ""),
+            ("", "login"),
+            ("bank", "../../shop/secrets/login"),
+            ("bank/secrets/x/../../../shop", "login"),
+            ("shop", "login?watch=true"),
+            ("shop", "login#"),
+            ("shop", "log%69n"),
+            ("shop", "login/"),
+            ("shop", ".."),
+            ("shop", "Login"),
+            ("sh.op", "login"),
+        ] {
+            let refused = read(namespace, name).await;
+            assert!(matches!(refused, Err(ClusterError::Wrong(_))), "{namespace} {name}");
+        }
+        assert!(api.requests().is_empty(), "nobody was asked");
+    }
 }

@@ -2,12 +2,13 @@
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
+use std::fmt::Debug;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::task::JoinSet;
+use tokio::task::{Id, JoinError, JoinSet};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::error;
@@ -70,7 +71,7 @@ impl<K: Clone + Eq + Hash + Ord> State<K> {
     }
 }
 
-impl<K: Clone + Eq + Hash + Ord + Send + Sync + 'static> Queue<K> {
+impl<K: Clone + Debug + Eq + Hash + Ord + Send + Sync + 'static> Queue<K> {
     fn lock(&self) -> MutexGuard<'_, State<K>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -141,33 +142,40 @@ impl<K: Clone + Eq + Hash + Ord + Send + Sync + 'static> Queue<K> {
     {
         let work = Arc::new(work);
         let mut tasks = JoinSet::new();
+        let mut keys = HashMap::new();
         // What is added after the stop is for whoever comes next.
         while !stop.is_cancelled() {
             while tasks.len() < workers
                 && let Some(key) = self.take(Instant::now())
             {
-                let work = work.clone();
-                tasks.spawn(async move { (key.clone(), work(key).await) });
+                let (work, own) = (work.clone(), key.clone());
+                keys.insert(tasks.spawn(async move { work(own).await }).id(), key);
             }
             let due = self.next_due().filter(|_| tasks.len() < workers);
             tokio::select! {
                 () = stop.cancelled() => {}
                 () = self.bell.notified() => {}
                 () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => {}
-                Some(ended) = tasks.join_next() => self.ended(ended),
+                Some(ended) = tasks.join_next_with_id() => self.ended(&mut keys, ended),
             }
         }
-        while let Some(ended) = tasks.join_next().await {
-            self.ended(ended);
+        while let Some(ended) = tasks.join_next_with_id().await {
+            self.ended(&mut keys, ended);
         }
     }
 
-    fn ended(&self, ended: Result<(K, Next), tokio::task::JoinError>) {
-        match ended {
-            Ok((key, next)) => self.done(key, next),
-            // The key stays among the running ones: what panics would panic again.
-            Err(error) => error!(%error, "a worker ended badly"),
-        }
+    fn ended(&self, keys: &mut HashMap<Id, K>, ended: Result<(Id, Next), JoinError>) {
+        let id = ended.as_ref().map_or_else(JoinError::id, |(id, _)| *id);
+        let Some(key) = keys.remove(&id) else { return };
+        let next = ended.map_or_else(
+            |error| {
+                // What panics would mostly panic again, but for what has changed since.
+                error!(?key, %error, "a worker ended badly; it is tried again later");
+                Next::After(LONGEST_PAUSE)
+            },
+            |(_, next)| next,
+        );
+        self.done(key, next);
     }
 
     /// The keys that wait for their turn, now or later.
@@ -312,5 +320,33 @@ mod tests {
         assert!((9..=11).contains(&after), "{after} tries in ten pauses");
         stop.cancel();
         task.await.unwrap();
+    }
+
+    /// An object that a worker cannot take in must not be lost until the next start.
+    #[tokio::test(start_paused = true)]
+    async fn a_key_whose_worker_fell_over_is_worked_on_again_later_or_when_it_changes() {
+        let (queue, stop) = (Arc::new(Queue::default()), CancellationToken::new());
+        let times = Arc::new(Mutex::new(Vec::new()));
+        let noted = times.clone();
+        let begun = Instant::now();
+        let task = worked(&queue, &stop, move |_| {
+            let mut times = noted.lock().unwrap();
+            times.push(begun.elapsed().as_secs());
+            let falls = times.len() < 3;
+            async move {
+                assert!(!falls, "as told");
+                Next::Done
+            }
+        });
+
+        queue.add("a");
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        queue.add("a");
+        tokio::time::sleep(LONGEST_PAUSE * 3).await;
+        stop.cancel();
+        task.await.unwrap();
+
+        assert_eq!(*times.lock().unwrap(), [0, 10, 300]);
+        assert!(queue.pending().is_empty());
     }
 }

@@ -17,6 +17,7 @@ use super::modify::Modifier;
 use super::objects::Object;
 use super::office::{Office, Tables};
 use super::orphans::Orphans;
+use super::protect::Protector;
 use super::provision::Provisioner;
 use super::remove::Remover;
 use super::resize::Resizer;
@@ -51,6 +52,10 @@ pub struct KubernetesSettings {
 /// How often it is looked whether the cluster has learned of a kind of object.
 const ANOTHER_LOOK: Duration = Duration::from_secs(60);
 
+/// How long what is at work may take to come to its end: less than the time that a pod is given, so
+/// that the lease can be given back.
+const GRACE: Duration = Duration::from_secs(15);
+
 /// Looks after the objects of the cluster until `stop` is done, then lets what is at work come to its
 /// end. To be run by one process of a cluster at a time; see [`super::Leadership`].
 pub async fn run(
@@ -75,7 +80,12 @@ pub async fn run(
         }
     }
     working.cancel();
-    while workers.join_next().await.is_some() {}
+    // What does not come to its end is gone on with by whoever leads next.
+    let ended = tokio::time::timeout(GRACE, async { while workers.join_next().await.is_some() {} });
+    if ended.await.is_err() {
+        warn!("some work has not come to its end and is left to the next start");
+        workers.shutdown().await;
+    }
     watching.cancel();
     while watches.join_next().await.is_some() {}
 }
@@ -86,6 +96,7 @@ struct Crew {
     provisioner: Arc<Provisioner>,
     remover: Arc<Remover>,
     orphans: Arc<Orphans>,
+    protector: Arc<Protector>,
     attacher: Arc<Attacher>,
     resizer: Arc<Resizer>,
     modifier: Arc<Modifier>,
@@ -110,6 +121,7 @@ impl Crew {
             provisioner: Provisioner::new(office.clone()),
             remover: Remover::new(office.clone()),
             orphans: Orphans::new(office.clone()),
+            protector: Protector::new(office.clone()),
             attacher: Attacher::new(office.clone()),
             resizer: Resizer::new(office.clone()),
             modifier: Modifier::new(office.clone()),
@@ -126,6 +138,7 @@ impl Crew {
         let tables = &self.office.tables;
         tasks.spawn(self.kept(&tables.claims, stop, |crew, changed| {
             crew.provisioner.heard_claim(&changed);
+            crew.protector.heard_claim(&changed);
             crew.resizer.heard_claim(&changed);
             crew.modifier.heard_claim(&changed);
             crew.capacities.heard_claim(&changed);
@@ -183,6 +196,7 @@ impl Crew {
         tasks.spawn(self.provisioner.clone().run(stop.clone()));
         tasks.spawn(self.remover.clone().run(stop.clone()));
         tasks.spawn(self.orphans.clone().run(stop.clone()));
+        tasks.spawn(self.protector.clone().run(stop.clone()));
         tasks.spawn(self.attacher.clone().run(stop.clone()));
         tasks.spawn(self.resizer.clone().run(stop.clone()));
         tasks.spawn(self.modifier.clone().run(stop.clone()));

@@ -68,9 +68,9 @@ pub(super) fn of(
                 claim.annotation(annotation).map(str::to_owned)
             }
         })?;
-        check(&name, 253, true)?;
-        check(&namespace, 63, false)?;
-        return Ok(Some(SecretRef { name, namespace }));
+        let at = SecretRef { name, namespace };
+        check(&at)?;
+        return Ok(Some(at));
     }
     Ok(None)
 }
@@ -94,15 +94,24 @@ fn fill(template: &str, value: impl Fn(&str) -> Option<String>) -> Result<String
     Ok(filled)
 }
 
-/// A name becomes part of a path: it must be one.
-fn check(name: &str, longest: usize, dots: bool) -> Result<(), ClusterError> {
-    let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-    let inner = |b: u8| plain(b) || b == b'-' || (dots && b == b'.');
-    let ends = name.bytes().next().is_some_and(plain) && name.bytes().last().is_some_and(plain);
-    if ends && name.len() <= longest && name.bytes().all(inner) {
-        return Ok(());
+/// Refuses what is no name: both become parts of a path on the API server, and whoever may write a
+/// volume or a class chooses them. `Wrong` otherwise.
+pub(super) fn check(at: &SecretRef) -> Result<(), ClusterError> {
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let is_label = |text: &str| {
+        text.starts_with(plain)
+            && text.ends_with(plain)
+            && text.chars().all(|c| plain(c) || c == '-')
+    };
+    if !is_label(&at.namespace) || at.namespace.len() > 63 {
+        let namespace: String = at.namespace.chars().take(63).collect();
+        return Err(ClusterError::Wrong(format!("{namespace:?} cannot be a namespace")));
     }
-    Err(ClusterError::Wrong(format!("{name:?} is not the name of a secret or namespace")))
+    if !at.name.split('.').all(is_label) || at.name.len() > 253 {
+        let name: String = at.name.chars().take(63).collect();
+        return Err(ClusterError::Wrong(format!("{name:?} cannot be the name of a secret")));
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -153,6 +162,7 @@ mod tests {
             ("${pvc.annotations['none']}", "s"),
             ("../a", "s"),
             ("a/b", "s"),
+            ("a..b", "s"),
             ("", "s"),
             ("a", "s.t"),
             ("${pv.name", "s"),

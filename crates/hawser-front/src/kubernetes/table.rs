@@ -8,12 +8,17 @@ use futures_util::StreamExt;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_objects};
 use kube::{Api, Client};
-use tokio::sync::{Notify, watch};
+use tokio::sync::watch;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::objects::{Key, Object};
+use super::waiters::Waiters;
+
+/// When the API server ends a watch, in seconds. A connection that is gone without a word is noticed
+/// half a minute later; the default of the client is almost five minutes, in which nothing is heard.
+const WATCH_SECONDS: u32 = 120;
 
 /// All objects of one kind.
 ///
@@ -24,8 +29,7 @@ use super::objects::{Key, Object};
 pub(super) struct Table<K> {
     objects: RwLock<HashMap<Key, Row<K>>>,
     filled: watch::Sender<bool>,
-    /// Rung when the watch has brought something.
-    bell: Notify,
+    waiters: Waiters,
 }
 
 struct Row<K> {
@@ -59,7 +63,11 @@ pub(super) struct Changed<K> {
 
 impl<K: Object> Default for Table<K> {
     fn default() -> Self {
-        Self { objects: RwLock::default(), filled: watch::Sender::new(false), bell: Notify::new() }
+        Self {
+            objects: RwLock::default(),
+            filled: watch::Sender::new(false),
+            waiters: Waiters::default(),
+        }
     }
 }
 
@@ -92,13 +100,23 @@ impl<K: Object> Table<K> {
         self.read().values().any(|row| fits(&row.object))
     }
 
-    /// Takes in what a write was answered with.
+    /// Takes in what a change was answered with. What is not known by now went before the answer came,
+    /// and nobody would say so again.
     pub(super) fn tell(&self, object: K) -> Arc<K> {
+        self.learn(object, false)
+    }
+
+    /// The same for what was made.
+    pub(super) fn tell_made(&self, object: K) -> Arc<K> {
+        self.learn(object, true)
+    }
+
+    fn learn(&self, object: K, made: bool) -> Arc<K> {
         let object = Arc::new(trimmed(object));
         let key = object.key();
         let mut objects = self.write();
         let known = objects.get(&key);
-        if known.is_none_or(|known| known.object.revision() < object.revision()) {
+        if known.map_or(made, |known| known.object.revision() < object.revision()) {
             let heard = Heard::Before(objects.remove(&key).and_then(Row::heard));
             objects.insert(key, Row { object: object.clone(), heard });
         }
@@ -160,17 +178,8 @@ impl<K: Object> Table<K> {
         limit: Duration,
         like_this: impl Fn(&K) -> bool,
     ) -> bool {
-        let come = async {
-            loop {
-                let rung = self.bell.notified();
-                tokio::pin!(rung);
-                rung.as_mut().enable();
-                if self.get(key).is_some_and(|object| like_this(&object)) {
-                    return;
-                }
-                rung.await;
-            }
-        };
+        let come =
+            self.waiters.until(key, || self.get(key).is_some_and(|object| like_this(&object)));
         timeout(limit, come).await.is_ok()
     }
 
@@ -192,7 +201,7 @@ impl<K: Object> Table<K> {
         stop: CancellationToken,
         tell: impl Fn(Changed<K>) + Send + Sync,
     ) {
-        let events = watch_objects(api, which).default_backoff();
+        let events = watch_objects(api, which.timeout(WATCH_SECONDS)).default_backoff();
         let mut events = std::pin::pin!(events);
         let mut listed = HashSet::new();
         loop {
@@ -202,26 +211,36 @@ impl<K: Object> Table<K> {
             };
             let Some(event) = event else { return };
             match event {
-                Ok(Event::Init) => listed.clear(),
-                Ok(Event::InitApply(object)) => {
-                    let object = Arc::new(trimmed(object));
-                    listed.insert(object.key());
-                    self.put(object).into_iter().for_each(&tell);
-                }
-                Ok(Event::InitDone) => {
-                    self.keep_only(&listed).into_iter().for_each(&tell);
-                    listed = HashSet::new();
-                    debug!(kind = %K::kind(&()), objects = self.read().len(), "known");
-                    self.filled.send_replace(true);
-                }
-                Ok(Event::Apply(object)) => {
-                    self.put(Arc::new(trimmed(object))).into_iter().for_each(&tell);
-                }
-                Ok(Event::Delete(object)) => self.remove(&object).into_iter().for_each(&tell),
+                Ok(event) => self.hear(event, &mut listed, &tell),
                 Err(error) => warn!(kind = %K::kind(&()), %error, "the watch was lost"),
             }
-            self.bell.notify_waiters();
         }
+    }
+
+    /// Takes in one event of the watch; `listed` is what the list that comes in has so far.
+    fn hear(&self, event: Event<K>, listed: &mut HashSet<Key>, tell: &impl Fn(Changed<K>)) {
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(object) => {
+                listed.insert(object.key());
+                self.hear_of(object, tell);
+            }
+            Event::InitDone => {
+                self.keep_only(listed).into_iter().for_each(tell);
+                *listed = HashSet::new();
+                debug!(kind = %K::kind(&()), objects = self.read().len(), "known");
+                self.filled.send_replace(true);
+            }
+            Event::Apply(object) => self.hear_of(object, tell),
+            Event::Delete(object) => self.remove(&object).into_iter().for_each(tell),
+        }
+    }
+
+    fn hear_of(&self, object: K, tell: &impl Fn(Changed<K>)) {
+        let object = Arc::new(trimmed(object));
+        let key = object.key();
+        self.put(object).into_iter().for_each(tell);
+        self.waiters.ring(&key);
     }
 
     /// Forgets what a new list does not have.
@@ -254,6 +273,7 @@ mod tests {
 
     use super::*;
     use crate::kubernetes::objects::Claim;
+    use crate::kubernetes::tests::fake::FakeApi;
 
     fn claim(revision: u64, requested: &str) -> Claim {
         serde_json::from_value(json!({
@@ -287,7 +307,7 @@ mod tests {
     #[test]
     fn what_was_told_twice_or_late_is_heard_of_once() {
         let table = Table::default();
-        table.tell(claim(1, "1Gi"));
+        table.tell_made(claim(1, "1Gi"));
         table.tell(claim(2, "2Gi"));
         assert_eq!(heard(table.put(Arc::new(claim(3, "3Gi")))), "-3Gi");
 
@@ -295,5 +315,61 @@ mod tests {
         assert_eq!(heard(table.put(Arc::new(claim(3, "3Gi")))), "nothing");
         table.tell(claim(4, "4Gi"));
         assert_eq!(heard(table.remove(&claim(5, "4Gi"))), "3Gi-");
+    }
+
+    /// A patch is answered late, when the watch has said already that the object is gone.
+    #[test]
+    fn what_is_gone_does_not_come_back_with_a_late_answer() {
+        let table = Table::default();
+        table.put(Arc::new(claim(1, "1Gi")));
+        assert_eq!(heard(table.remove(&claim(3, "1Gi"))), "1Gi-");
+
+        assert_eq!(table.tell(claim(2, "1Gi")).revision(), 2, "the caller has it all the same");
+
+        assert!(!table.any(|_| true));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_waits_for_an_object_is_not_woken_for_others() {
+        let table = Table::default();
+        let hear = |name: &str, revision| {
+            let mut claim = claim(revision, "1Gi");
+            claim.metadata.name = Some(name.to_owned());
+            table.hear(Event::Apply(claim), &mut HashSet::new(), &|_| {});
+        };
+        let (limit, looks) = (Duration::from_secs(5), std::cell::Cell::new(0));
+        hear("c", 1);
+        let key = Key::within("ns", "c");
+        let waiting = table.becomes(&key, limit, |claim| {
+            looks.set(looks.get() + 1);
+            claim.revision() > 1
+        });
+        let others = async {
+            for revision in 10..20 {
+                hear("other", revision);
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(looks.get(), 1);
+            hear("c", 20);
+        };
+
+        let (came, ()) = tokio::join!(waiting, others);
+
+        assert_eq!((came, looks.get()), (true, 2));
+        assert!(table.waiters.is_empty(), "nobody waits any more");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_is_gone_without_a_word_is_given_up_within_minutes() {
+        let (api, stop) = (FakeApi::new(), CancellationToken::new());
+        let table = Arc::new(Table::<Claim>::default());
+        let kept = tokio::spawn(table.keep(api.client(), stop.clone(), |_| {}));
+
+        assert!(api.until(|api| api.watches("persistentvolumeclaims") == 1).await);
+
+        let watch = api.requests().into_iter().find(|seen| seen.query.contains("watch=")).unwrap();
+        assert!(watch.query.contains("timeoutSeconds=120"), "{}", watch.query);
+        stop.cancel();
+        kept.await.unwrap();
     }
 }

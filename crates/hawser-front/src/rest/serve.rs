@@ -101,8 +101,14 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 /// A connection before TLS.
 struct Visitor {
     stream: Box<dyn Stream>,
-    peer: Peer,
+    who: Who,
     tls: Option<TlsAcceptor>,
+}
+
+/// A caller who may still have to be judged.
+enum Who {
+    Local { who: UCred, own: u32, group: Option<u32> },
+    Remote(Peer),
 }
 
 impl Door {
@@ -122,28 +128,35 @@ impl Door {
         }
     }
 
+    /// The next connection. It waits for nothing else: whoever gives up waiting for it would lose a
+    /// connection that was accepted.
     async fn accept(&self) -> io::Result<Visitor> {
         match self {
             Self::Unix { listener, group, own, .. } => {
                 let (stream, _) = listener.accept().await?;
-                let peer = judge(&stream.peer_cred()?, *own, *group).await;
-                Ok(Visitor { stream: Box::new(stream), peer, tls: None })
+                let who = Who::Local { who: stream.peer_cred()?, own: *own, group: *group };
+                Ok(Visitor { stream: Box::new(stream), who, tls: None })
             }
             Self::Tcp { listener, peer, tls } => {
                 let (stream, _) = listener.accept().await?;
                 stream.set_nodelay(true)?;
-                let (peer, tls) = (peer.clone(), tls.clone());
-                Ok(Visitor { stream: Box::new(stream), peer, tls })
+                let (who, tls) = (Who::Remote(peer.clone()), tls.clone());
+                Ok(Visitor { stream: Box::new(stream), who, tls })
             }
         }
     }
 }
 
-/// Says who a caller is.
-async fn judge(who: &UCred, own: u32, group: Option<u32>) -> Peer {
-    match is_trusted(who, own, group).await {
-        true => Peer::Trusted,
-        false => Peer::Stranger { uid: who.uid() },
+impl Who {
+    /// Says who a caller is.
+    async fn judged(self) -> Peer {
+        match self {
+            Self::Remote(peer) => peer,
+            Self::Local { who, own, group } => match is_trusted(&who, own, group).await {
+                true => Peer::Trusted,
+                false => Peer::Stranger { uid: who.uid() },
+            },
+        }
     }
 }
 
@@ -185,7 +198,8 @@ impl Server {
     }
 
     async fn attend(self: Arc<Self>, visitor: Visitor, _place: OwnedSemaphorePermit) {
-        let Visitor { stream, peer, tls } = visitor;
+        let Visitor { stream, who, tls } = visitor;
+        let peer = who.judged().await;
         let stream: Box<dyn Stream> = match tls {
             None => stream,
             Some(acceptor) => {

@@ -31,7 +31,11 @@ pub(super) async fn leading(args: &CsiArgs, settings: &Settings) -> Result<()> {
             () = stop.told() => return Ok(()),
             () = cluster.leadership.win() => {}
         }
-        let led = controller(args, settings, metrics, Some(&cluster), &stop).await;
+        // From the first moment on: taking up what was cut off may take longer than the lease lasts.
+        let led = tokio::select! {
+            led = controller(args, settings, metrics, Some(&cluster), &stop) => led,
+            lost = cluster.leadership.keep() => Err(Error::from(lost)),
+        };
         stop.tell();
         cluster.leadership.release().await;
         led
@@ -55,13 +59,8 @@ impl Cluster {
         Ok(Self { client, namespace, instance, leadership })
     }
 
-    /// Looks after the objects of the drivers, until the stop; fails when another process leads.
-    pub(super) async fn look_after(
-        &self,
-        args: &CsiArgs,
-        drivers: &[Services],
-        stop: &Stop,
-    ) -> Result<()> {
+    /// Looks after the objects of the drivers, until the stop.
+    pub(super) async fn look_after(&self, args: &CsiArgs, drivers: &[Services], stop: &Stop) {
         let parts = KubernetesParts { client: self.client.clone(), drivers: drivers.to_vec() };
         let settings = KubernetesSettings {
             namespace: self.namespace.clone(),
@@ -70,10 +69,6 @@ impl Cluster {
             success_events: args.success_events,
             startup_taint: args.startup_taint.clone(),
         };
-        let worked = run(parts, settings, stop.told());
-        tokio::select! {
-            () = worked => Ok(()),
-            lost = self.leadership.keep() => Err(Error::from(lost)),
-        }
+        run(parts, settings, stop.told()).await;
     }
 }

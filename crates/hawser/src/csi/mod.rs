@@ -78,7 +78,10 @@ async fn controller(
     let rest = running.serve_rest(listeners, stop.told());
     let watched = async {
         match cluster {
-            Some(cluster) => cluster.look_after(args, &drivers, stop).await,
+            Some(cluster) => {
+                cluster.look_after(args, &drivers, stop).await;
+                Ok(())
+            }
             None => monitor(args, metrics, parts.control.clone(), stop).await,
         }
     };

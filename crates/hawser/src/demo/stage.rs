@@ -110,10 +110,24 @@ impl Stage {
     pub(super) async fn snapshot(&self, name: &str, of: &str) -> Result<()> {
         let request =
             SnapshotRequest { alias: alias(name)?, volume: volume(of)?, labels: Labels::default() };
-        let what = format!("snapshot {of} as {name}, while in use");
+        let what = format!("snapshot {of} as {name}{}", self.while_in_use());
+        self.hold_still(of).await?;
         self.tell(&what, async { done(self.control.create_snapshot(request, WAIT).await?) })
-            .await
-            .map(drop)
+            .await?;
+        self.go_on(of).await
+    }
+
+    /// A folder that is in use cannot be copied at one instant: it is taken out of use meanwhile.
+    async fn hold_still(&self, name: &str) -> Result<()> {
+        if self.privileged { Ok(()) } else { self.close(name).await }
+    }
+
+    async fn go_on(&self, name: &str) -> Result<()> {
+        if self.privileged { Ok(()) } else { self.open(name).await.map(drop) }
+    }
+
+    fn while_in_use(&self) -> &'static str {
+        if self.privileged { ", while in use" } else { "" }
     }
 
     pub(super) async fn restore(&self, name: &str, from: &str) -> Result<()> {
@@ -123,7 +137,9 @@ impl Stage {
 
     pub(super) async fn clone_volume(&self, name: &str, of: &str) -> Result<()> {
         let source = SourceRef::Volume(volume(of)?);
-        self.copy(name, source, &format!("clone {of} as {name}, while in use")).await
+        self.hold_still(of).await?;
+        self.copy(name, source, &format!("clone {of} as {name}{}", self.while_in_use())).await?;
+        self.go_on(of).await
     }
 
     async fn copy(&self, name: &str, source: SourceRef, what: &str) -> Result<()> {

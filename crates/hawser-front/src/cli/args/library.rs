@@ -60,7 +60,8 @@ pub struct ConnectArgs {
     /// The volume is encrypted: give the clear side to the user.
     #[arg(long, value_name = "FORMAT", requires = "key_file")]
     pub encryption: Option<EncryptionWord>,
-    /// The file with the passphrase, used byte by byte.
+    /// The file with the passphrase: text in UTF-8, of which every byte counts, a newline at its end
+    /// too.
     #[arg(long, value_name = "FILE", requires = "encryption")]
     pub key_file: Option<PathBuf>,
     /// Make the encryption header if the device was read and is blank.

@@ -39,25 +39,26 @@ fn people(all: &[ConnectorStatus]) -> String {
     text
 }
 
-/// The table of the documentation: says nothing of this host.
+/// The table of the documentation: says nothing of this host. Each ability is told by what proves it.
 fn markdown(all: &[ConnectorStatus]) -> String {
     let mut text = String::from(
-        "| protocol | maturity | platforms | connect | extend | multipath | encryption | reservation | proven by | note |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+        "| protocol | maturity | platforms | connect | extend | multipath | encryption | reservation | note |\n\
+         |---|---|---|---|---|---|---|---|---|\n",
     );
-    let yes = |can: bool| if can { "yes" } else { "–" };
     for status in all {
+        let ConnectorStatus { protocol, maturity, proofs, note, .. } = status;
+        let platforms = status.platforms.join(", ");
+        let cell = |proof: &Option<String>| proof.clone().unwrap_or_else(|| "–".into());
+        let multipath = match &status.multipath {
+            Some(by) => format!("{by}: {}", cell(&proofs.multipath)),
+            None => "–".into(),
+        };
         text.push_str(&format!(
-            "| {} | {} | {} | yes | {} | {} | {} | {} | {} | {} |\n",
-            status.protocol,
-            status.maturity,
-            status.platforms.join(", "),
-            yes(status.extend),
-            status.multipath.as_deref().unwrap_or("–"),
-            yes(status.encryption),
-            yes(status.reservation),
-            status.proof,
-            status.note,
+            "| {protocol} | {maturity} | {platforms} | {} | {} | {multipath} | {} | {} | {note} |\n",
+            cell(&proofs.connect),
+            cell(&proofs.extend),
+            cell(&proofs.encryption),
+            cell(&proofs.reservation),
         ));
     }
     text

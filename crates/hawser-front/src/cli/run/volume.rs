@@ -77,6 +77,7 @@ pub(super) fn placed(
         labels: Labels::try_from(labels).map_err(Error::from)?,
         parameters: place.params.into_iter().collect(),
         places,
+        limit: None,
     })
 }
 

@@ -185,6 +185,7 @@ pub(super) fn volume() -> Volume {
         filesystem: None,
         identity: None,
         publications: vec![publication()],
+        untouched: false,
         operation: None,
         created: time("2026-01-01T21:00:00Z"),
     }
@@ -198,6 +199,7 @@ fn other_volume() -> Volume {
         access: Access::Block,
         labels: Labels::default(),
         publications: vec![],
+        untouched: false,
         created: time("2025-12-01T00:00:00Z"),
         ..volume()
     }
@@ -210,6 +212,7 @@ fn publication() -> Publication {
         read_only: false,
         node_led: false,
         claimed: false,
+        single_node: false,
         needs_secrets: false,
         state: PublicationState::Published,
         info: None,

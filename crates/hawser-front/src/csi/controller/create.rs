@@ -79,6 +79,7 @@ impl Wanted {
             labels: Labels::try_from(labels)?,
             parameters: parameters.rest,
             places,
+            limit: range.limit,
         };
         Ok(Self { request, range, block: together.block, class: parameters.class })
     }
@@ -120,8 +121,14 @@ impl Wanted {
     fn refuses(&self, change: &Change<Volume>) -> Option<CsiError> {
         let volume = change.get();
         if (volume.access == Access::Block) != self.block {
-            let why = format!("class {} makes volumes used as {}", volume.class, volume.access);
-            return Some(CsiError::Unfit { volume: volume.id.clone(), why });
+            let (class, there) = (&volume.class, volume.access);
+            return Some(match change {
+                Change::Made(_) => {
+                    let why = format!("class {class} makes volumes used as {there}");
+                    CsiError::Unfit { volume: volume.id.clone(), why }
+                }
+                Change::Already(_) => CsiError::UsedOtherwise { volume: volume.id.clone(), there },
+            });
         }
         let limit = self.range.limit.filter(|limit| volume.size > *limit)?;
         let (there, required) = (volume.size, self.range.size_or(DEFAULT_SIZE));

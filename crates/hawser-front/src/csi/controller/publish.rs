@@ -8,7 +8,7 @@ use hawser_core::id::VolumeId;
 use hawser_core::name::NodeId;
 use hawser_core::port::control::Wait;
 use hawser_core::publication::PublishRequest;
-use hawser_core::{Kind, Result};
+use hawser_core::{Error, Kind, Result};
 
 use super::{ControllerService, by_id};
 use crate::csi::answer::{done, is_final, supported};
@@ -35,7 +35,8 @@ pub(super) async fn publish(
     let most = service.driver.settings.max_volumes_per_node;
     let crowd = &service.driver.crowd;
     let seat = crowd.enter(service.control.as_ref(), &node, &volume.id, most).await?;
-    let request = PublishRequest { node: node.clone(), read_only, node_led: true };
+    let single_node = wanted.mode.single_node();
+    let request = PublishRequest { node: node.clone(), read_only, node_led: true, single_node };
     let reply = service.control.publish(&by_id(&volume.id), request, deadline.work).await;
     let change = match reply.and_then(done) {
         Ok(change) => change,
@@ -89,9 +90,26 @@ async fn revoke(
     let reply = service.control.unpublish(&by_id(volume), node, wait).await;
     match reply.and_then(done) {
         Ok(_) => {}
-        Err(error) if error.kind() == Kind::NotFound && !error.is_unknown() => {}
+        Err(error) if error.kind() == Kind::NotFound && !error.is_unknown() => {
+            refuse_unless_gone(service, volume, error).await?;
+        }
         Err(error) => return Err(error),
     }
     service.driver.crowd.leave(node, volume);
     Ok(())
+}
+
+/// What was not found may also be the class, the node, or something of the storage: then the volume
+/// is there, and the right stands.
+async fn refuse_unless_gone(
+    service: &ControllerService,
+    volume: &VolumeId,
+    error: Error,
+) -> Result<()> {
+    match service.control.get_volume(&by_id(volume)).await {
+        Err(gone) if gone.kind() == Kind::NotFound => Ok(()),
+        Err(other) => Err(other),
+        // As not found, it would say that there is no such volume.
+        Ok(_) => Err(Error::from_remote(Kind::Precondition, error.outcome(), error.chain())),
+    }
 }

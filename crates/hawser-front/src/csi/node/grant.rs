@@ -39,6 +39,15 @@ impl NodeService {
         }
     }
 
+    /// Gives back the right that staging claimed; only a local driver claims one.
+    pub(super) async fn release(&self, volume: &VolumeId) -> Result<()> {
+        if !self.is_local() {
+            return Ok(());
+        }
+        let node = &self.driver.settings.node_id;
+        self.driver.parts.upstream.release(volume, node).await
+    }
+
     fn claim(&self, volume: &VolumeId, read_only: bool, publish: bool) -> Claim {
         let node = self.driver.settings.node_id.clone();
         Claim { volume: volume.clone(), node, read_only, publish }

@@ -42,7 +42,14 @@ pub(super) async fn publish(
     check_alone(&record, &wanted, &staging, &target)?;
     let (flags, group) = match &wanted.usage {
         Use::Block => (Vec::new(), None),
-        Use::Mount { flags, group, .. } => (Flags::of(known.access, flags)?.mount, *group),
+        Use::Mount { flags, group, .. } => {
+            let flags = Flags::of(known.access, flags)?;
+            // Those that came with the folder cannot be given to one pod alone.
+            if flags.attach.iter().any(|flag| !record.attach.mount_flags.contains(flag)) {
+                return Err(CsiError::StagedOtherwise { volume }.into());
+            }
+            (flags.mount, *group)
+        }
     };
     let work = MountWork {
         publication: record.publication,

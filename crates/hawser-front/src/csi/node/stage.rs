@@ -17,7 +17,7 @@ use super::{Known, NodeService, is_staged};
 use crate::csi::answer::{is_final, supported};
 use crate::csi::context;
 use crate::csi::deadline::HOST;
-use crate::csi::error::required;
+use crate::csi::error::{CsiError, required};
 use crate::csi::flags::Flags;
 use crate::csi::wire::{Capability, Use, volume_id};
 
@@ -37,10 +37,24 @@ pub(super) async fn stage(
     let mut grant = service.grant(&volume, context, wanted.mode.reads_only()).await?;
     grant.info.add_secrets(secrets);
     let records = service.records(&volume).await?;
-    let before = records.iter().any(|record| {
+    // Before anything is begun: what is refused here changes nothing, and so nothing is taken back.
+    let flags = match flags_of(&volume, &grant, &wanted) {
+        Ok(flags) => flags,
+        Err(refused) => {
+            if records.is_empty() {
+                service.release(&volume).await?;
+            }
+            return Err(refused.into());
+        }
+    };
+    let before = records.iter().find(|record| {
         record.publication == grant.publication && is_staged(record, &wanted.usage, &staging)
     });
-    let job = Job { service, volume, grant, wanted, staging, before };
+    if before.is_some_and(|record| record.attach.mount_flags != flags.attach) {
+        return Err(CsiError::StagedOtherwise { volume }.into());
+    }
+    let before = before.is_some();
+    let job = Job { service, volume, grant, wanted, staging, flags, before };
     match job.run().await {
         Ok(()) => {
             job.service.driver.staged.keep(&job.volume, Known::from(&job.grant));
@@ -50,26 +64,31 @@ pub(super) async fn stage(
     }
 }
 
-/// A volume on its way to this host.
+/// The options of a use that the volume bears.
+fn flags_of(volume: &VolumeId, grant: &Grant, wanted: &Capability) -> Result<Flags, CsiError> {
+    check_use(volume, grant.access, wanted)?;
+    match &wanted.usage {
+        Use::Block => Ok(Flags::default()),
+        Use::Mount { flags, .. } => Flags::of(grant.access, flags),
+    }
+}
+
+/// A volume on its way to this host, for a use that it bears.
 struct Job {
     service: NodeService,
     volume: VolumeId,
     grant: Grant,
     wanted: Capability,
     staging: PathBuf,
+    flags: Flags,
     /// It was staged before this call.
     before: bool,
 }
 
 impl Job {
     async fn run(&self) -> Result<()> {
-        check_use(&self.volume, self.grant.access, &self.wanted)?;
-        let flags = match &self.wanted.usage {
-            Use::Block => Flags::default(),
-            Use::Mount { flags, .. } => Flags::of(self.grant.access, flags)?,
-        };
         self.clear_stale().await?;
-        let fact = Fact::Attached(self.attach(flags.attach).await?);
+        let fact = Fact::Attached(self.attach().await?);
         // Before it is used: a device of another identity than the record's is refused there.
         self.service.report(&self.volume, &self.grant.publication, fact).await?;
         if let Some(inside) = &self.grant.filesystem {
@@ -77,7 +96,7 @@ impl Job {
         }
         match &self.wanted.usage {
             Use::Block => Ok(()),
-            Use::Mount { group, .. } => self.mount(flags.mount, *group).await,
+            Use::Mount { group, .. } => self.mount(*group).await,
         }
     }
 
@@ -97,7 +116,7 @@ impl Job {
         Ok(())
     }
 
-    async fn attach(&self, mount_flags: Vec<String>) -> Result<Attached> {
+    async fn attach(&self) -> Result<Attached> {
         let work = AttachWork {
             publication: self.grant.publication.clone(),
             volume: self.volume.clone(),
@@ -105,7 +124,7 @@ impl Job {
             attach: Attach {
                 deadline: HOST,
                 read_only: self.grant.read_only,
-                mount_flags,
+                mount_flags: self.flags.attach.clone(),
                 multipath: self.service.driver.settings.multipath,
                 ..Attach::default()
             },
@@ -142,13 +161,13 @@ impl Job {
             .context(|| format!("recording that volume {volume} was formatted"))
     }
 
-    async fn mount(&self, flags: Vec<String>, group: Option<u32>) -> Result<()> {
+    async fn mount(&self, group: Option<u32>) -> Result<()> {
         let known = Known::from(&self.grant);
         let work = MountWork {
             publication: self.grant.publication.clone(),
             target: self.staging.clone(),
             read_only: self.grant.read_only,
-            flags,
+            flags: self.flags.mount.clone(),
             filesystem: known.filesystem,
             raw: false,
             group,
@@ -183,11 +202,7 @@ impl Job {
         if ours.is_some() {
             self.forget(publication).await?;
         }
-        if self.service.is_local() {
-            let node = &self.service.driver.settings.node_id;
-            self.service.driver.parts.upstream.release(&self.volume, node).await?;
-        }
-        Ok(())
+        self.service.release(&self.volume).await
     }
 
     async fn forget(&self, publication: &PublicationId) -> Result<()> {

@@ -32,11 +32,8 @@ pub(super) async fn unstage(
             .context(|| format!("unstaging volume {volume}"))?;
         service.report_gone(&volume, &record.publication).await;
     }
-    if service.is_local() {
-        // Also where nothing is attached: an earlier call may have come so far and no further.
-        let node = &service.driver.settings.node_id;
-        service.driver.parts.upstream.release(&volume, node).await?;
-    }
+    // Also where nothing is attached: an earlier call may have come so far and no further.
+    service.release(&volume).await?;
     service.driver.staged.forget(&volume);
     Ok(NodeUnstageVolumeResponse {})
 }

@@ -275,12 +275,17 @@ async fn capabilities_are_confirmed_or_explained() {
     for other in [
         block(Mode::SingleNodeWriter),
         mount_as("xfs", Mode::SingleNodeWriter),
+        mount_as("zfs", Mode::SingleNodeWriter),
         mount_as("", Mode::MultiNodeMultiWriter),
         mount_as("", Mode::MultiNodeReaderOnly),
     ] {
         let answer = validate(&id, vec![mount(), other]).await.unwrap().into_inner();
         assert!(answer.confirmed.is_none() && !answer.message.is_empty(), "{answer:?}");
     }
+    let zfs = || mount_as("zfs", Mode::SingleNodeWriter);
+    assert_eq!(code(validate("fake-vol-id", vec![zfs()]).await), Code::NotFound);
+    let unreadable = mount_as("zfs", Mode::Unknown);
+    assert_eq!(code(validate(&id, vec![zfs(), unreadable]).await), Code::InvalidArgument);
     rig.stop().await;
 }
 

@@ -57,6 +57,8 @@ async fn a_group_is_taken_told_and_removed_as_one() {
     };
     assert_eq!(get(members.clone()).await.unwrap().into_inner().group_snapshot.unwrap(), group);
     assert_eq!(code(get(vec![members[0].clone()]).await), Code::InvalidArgument);
+    assert_eq!(code(get(vec![]).await), Code::InvalidArgument);
+    assert_eq!(delete(vec![]).await, Code::InvalidArgument);
     assert_eq!(delete(vec!["snap-x".into()]).await, Code::InvalidArgument);
     assert_eq!(delete(members).await, Code::Ok);
     assert_eq!(code(get(vec![]).await), Code::NotFound);

@@ -1,10 +1,11 @@
 //! The driver for storage on the nodes: a volume is where it is, and the node asks for its right.
 
+use hawser_api::csi::v1::volume_capability::access_mode::Mode;
 use hawser_api::csi::v1::*;
 use hawser_core::{Error, Kind};
 use tonic::Code;
 
-use super::rig::{Rig, Staging, code, map, mount, new};
+use super::rig::{Rig, Staging, block, code, map, mount, new};
 use crate::csi::CsiDriver;
 
 fn on_node(name: &str, node: &str) -> CreateVolumeRequest {
@@ -101,6 +102,29 @@ async fn a_claimed_right_does_not_outlive_a_stage_that_failed() {
     assert_eq!(code(answer), Code::FailedPrecondition);
     assert!(rig.node.records().is_empty());
     assert!(rig.control.volume_of(&there.id).unwrap().publications.is_empty());
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_use_that_is_refused_gives_back_a_new_right_and_no_other() {
+    let rig = rig().await;
+    let device = block(Mode::SingleNodeWriter);
+    let request =
+        CreateVolumeRequest { volume_capabilities: vec![device.clone()], ..on_node("data", "n1") };
+    let id = rig.create(request).await;
+    let wrong = Staging { id, capability: mount(), context: map(&[]) };
+    let there = Staging { capability: device, ..wrong.clone() };
+    let rights = || rig.control.volume_of(&there.id).unwrap().publications;
+
+    let answer = rig.nodes().node_stage_volume(wrong.stage(&rig.staging())).await;
+    assert_eq!(code(answer), Code::FailedPrecondition);
+    assert!(rights().is_empty());
+
+    rig.nodes().node_stage_volume(there.stage(&rig.staging())).await.unwrap();
+    let (held, record) = (rights(), rig.node.only());
+    let answer = rig.nodes().node_stage_volume(wrong.stage(&rig.staging())).await;
+    assert_eq!(code(answer), Code::FailedPrecondition);
+    assert_eq!((rights(), rig.node.only()), (held, record), "what was staged stays staged");
     rig.stop().await;
 }
 

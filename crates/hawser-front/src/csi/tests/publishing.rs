@@ -1,10 +1,15 @@
 //! Rows 29 to 38: who may use a volume.
 
+use std::collections::BTreeMap;
+
 use hawser_api::csi::v1::volume_capability::access_mode::Mode;
 use hawser_api::csi::v1::*;
+use hawser_core::id::VolumeId;
 use hawser_core::volume::VolumeRef;
+use hawser_core::{Error, Kind};
 use tonic::Code;
 
+use super::fake::PASSWORD;
 use super::rig::{Rig, block, code, mount, mount_as, new, publish};
 use crate::csi::CsiDriver;
 
@@ -73,6 +78,25 @@ async fn a_right_is_given_once_and_not_to_two_writers() {
 }
 
 #[tokio::test]
+async fn a_right_that_was_not_taken_back_is_not_told_as_gone() {
+    let rig = Rig::start().await;
+    let there = rig.published(mount()).await;
+    let not_found = || Error::new(Kind::NotFound, "class fast does not exist");
+    *rig.control.fail.lock().unwrap() = Some(not_found);
+
+    for node in ["n1", ""] {
+        assert_eq!(unpublish(&rig, &there.id, node).await, Code::FailedPrecondition, "{node:?}");
+    }
+    let volume = rig.control.volume_of(&there.id).unwrap();
+    assert_eq!(volume.publications.len(), 1);
+
+    let gone = VolumeId::generate();
+    assert_eq!(unpublish(&rig, gone.as_str(), "n1").await, Code::Ok, "no volume, no right");
+    rig.stop().await;
+}
+
+/// CVE-2020-10755: what the storage system is reached with is handed to whoever reads the context.
+#[tokio::test]
 async fn the_context_names_the_device_and_keeps_secrets_to_itself() {
     let rig = Rig::start().await;
     let there = rig.published(mount()).await;
@@ -83,12 +107,40 @@ async fn the_context_names_the_device_and_keeps_secrets_to_itself() {
     assert_eq!(there.context["identity"], format!("serial:{}", there.id));
     assert!(there.context["filesystem"].ends_with("/never"));
     assert!(rig.upstream.take_heard().is_empty(), "nobody was asked for it");
+    let told = |context: &BTreeMap<String, String>| {
+        let held = rig.control.volume_of(&there.id).unwrap().publications.remove(0).info.unwrap();
+        assert_eq!(held.secrets["auth_password"].expose(), PASSWORD, "there is one to be told");
+        context.values().any(|value| value.contains(PASSWORD))
+    };
+    assert!(!told(&there.context), "{:?}", there.context);
 
     *rig.control.needs_secrets.lock().unwrap() = true;
     let id = rig.create(new("secret", mount())).await;
     let answer = rig.controller().controller_publish_volume(publish(&id, mount())).await.unwrap();
     let context = answer.into_inner().publish_context;
     assert!(!context.contains_key("info") && context.contains_key("identity"), "{context:?}");
+    assert!(!told(&context), "{context:?}");
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_volume_for_many_nodes_is_not_given_to_two_that_each_want_it_alone() {
+    let rig = Rig::start().await;
+    let shared = block(Mode::MultiNodeMultiWriter);
+    let id = rig.create(new("data", shared.clone())).await;
+    let to = |node: &str, mode| ControllerPublishVolumeRequest {
+        node_id: node.into(),
+        ..publish(&id, block(mode))
+    };
+
+    assert_eq!(try_publish(&rig, to("n1", Mode::SingleNodeWriter)).await, Code::Ok);
+    let second = try_publish(&rig, to("n2", Mode::SingleNodeWriter)).await;
+    assert_eq!(second, Code::FailedPrecondition);
+
+    assert_eq!(unpublish(&rig, &id, "n1").await, Code::Ok);
+    for node in ["n1", "n2"] {
+        assert_eq!(try_publish(&rig, to(node, Mode::MultiNodeMultiWriter)).await, Code::Ok);
+    }
     rig.stop().await;
 }
 

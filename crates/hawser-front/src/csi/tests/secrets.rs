@@ -8,6 +8,7 @@ use tonic::Code;
 
 use super::fake::PASSWORD;
 use super::rig::{GIB, Rig, Staging, code, map, mount, new, publish};
+use crate::csi::CsiDriver;
 
 /// What no line may contain.
 const PLANTED: &str = "planted-";
@@ -90,18 +91,96 @@ async fn live(rig: &Rig) {
     assert!(!refused.message().contains(PLANTED), "{refused}");
     rig.nodes().node_unpublish_volume(there.unpublish(&target)).await.unwrap();
     rig.nodes().node_unstage_volume(there.unstage(&staging)).await.unwrap();
+    look(rig, &there.id).await;
+    end(rig, &there.id).await;
+}
+
+/// The calls that only look.
+async fn look(rig: &Rig, id: &str) {
+    let validate = ValidateVolumeCapabilitiesRequest {
+        volume_id: id.to_owned(),
+        volume_context: context("validate"),
+        volume_capabilities: vec![mount()],
+        secrets: planted("validate"),
+        ..Default::default()
+    };
+    rig.controller().validate_volume_capabilities(validate).await.unwrap();
+    let list = ListSnapshotsRequest { secrets: planted("list"), ..Default::default() };
+    let listed = rig.controller().list_snapshots(list).await.unwrap().into_inner();
+    let snapshot_id = listed.entries[0].snapshot.clone().unwrap().snapshot_id;
+    let get = GetSnapshotRequest { snapshot_id, secrets: planted("get") };
+    rig.controller().get_snapshot(get).await.unwrap();
+    let health =
+        ControllerGetVolumeHealthRequest { volume_id: id.to_owned(), secrets: planted("health") };
+    rig.controller().controller_get_volume_health(health).await.unwrap();
+    let healths =
+        ControllerListVolumeHealthRequest { secrets: planted("healths"), ..Default::default() };
+    rig.controller().controller_list_volume_health(healths).await.unwrap();
+    let storage = NodeGetStorageHealthRequest { secrets: planted("storage") };
+    rig.nodes().node_get_storage_health(storage).await.unwrap();
+}
+
+/// The calls that change a volume, and those after which nothing of it is left.
+async fn end(rig: &Rig, id: &str) {
+    let modify = ControllerModifyVolumeRequest {
+        volume_id: id.to_owned(),
+        secrets: planted("modify"),
+        mutable_parameters: map(&[("label.team", "db")]),
+    };
+    rig.controller().controller_modify_volume(modify).await.unwrap();
+    let group = CreateVolumeGroupSnapshotRequest {
+        name: "g".into(),
+        source_volume_ids: vec![id.to_owned()],
+        secrets: planted("group"),
+        ..Default::default()
+    };
+    let group = rig.groups().create_volume_group_snapshot(group).await.unwrap().into_inner();
+    let group = group.group_snapshot.unwrap();
+    let snapshot_ids: Vec<_> = group.snapshots.iter().map(|one| one.snapshot_id.clone()).collect();
+    let group_snapshot_id = group.group_snapshot_id;
+    let get = GetVolumeGroupSnapshotRequest {
+        group_snapshot_id: group_snapshot_id.clone(),
+        snapshot_ids: snapshot_ids.clone(),
+        secrets: planted("get-group"),
+    };
+    rig.groups().get_volume_group_snapshot(get).await.unwrap();
+    let secrets = planted("delete-group");
+    let delete = DeleteVolumeGroupSnapshotRequest { group_snapshot_id, snapshot_ids, secrets };
+    rig.groups().delete_volume_group_snapshot(delete).await.unwrap();
+    let left = rig.controller().list_snapshots(ListSnapshotsRequest::default()).await.unwrap();
+    for entry in left.into_inner().entries {
+        let snapshot_id = entry.snapshot.unwrap().snapshot_id;
+        let delete = DeleteSnapshotRequest { snapshot_id, secrets: planted("delete-snapshot") };
+        rig.controller().delete_snapshot(delete).await.unwrap();
+    }
+    let unpublish = ControllerUnpublishVolumeRequest {
+        volume_id: id.to_owned(),
+        node_id: "n1".into(),
+        secrets: planted("unpublish"),
+    };
+    rig.controller().controller_unpublish_volume(unpublish).await.unwrap();
+    let delete = DeleteVolumeRequest { volume_id: id.to_owned(), secrets: planted("delete") };
+    rig.controller().delete_volume(delete).await.unwrap();
 }
 
 #[tokio::test]
 async fn nothing_secret_is_logged_and_calls_are() {
     let lines = crate::logged::keep();
-    let rig = Rig::start().await;
+    let rig = Rig::with(CsiDriver::Published, |settings, _| settings.health = true).await;
     *rig.control.needs_secrets.lock().unwrap() = true;
 
     live(&rig).await;
     rig.stop().await;
 
-    for method in ["CreateVolume", "NodeStageVolume", "NodePublishVolume", "NodeExpandVolume"] {
+    for method in [
+        "CreateVolume",
+        "NodeStageVolume",
+        "NodePublishVolume",
+        "NodeExpandVolume",
+        "ControllerModifyVolume",
+        "DeleteVolumeGroupSnapshot",
+        "DeleteVolume",
+    ] {
         let logged = lines.with(&format!("csi.method=\"{method}\""));
         assert!(logged.iter().any(|line| line.contains("seconds=")), "{method} is logged");
     }

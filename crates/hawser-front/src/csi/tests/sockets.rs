@@ -114,7 +114,7 @@ async fn the_kubelet_finds_the_driver_and_its_answer_is_kept() {
         settings.registration = Some(Registration { folder, endpoint, answer });
     })
     .await;
-    let socket = rig.path("local.csi.hawser.storage-reg.sock");
+    let socket = rig.path("local.csi.hawser.storage@reg.sock");
     let mut kubelet = RegistrationClient::new(dial(Path::new(&socket)).await);
 
     let info = kubelet.get_info(InfoRequest {}).await.unwrap().into_inner();

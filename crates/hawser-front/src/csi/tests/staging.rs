@@ -143,6 +143,68 @@ async fn another_use_than_the_volumes_own_is_refused_and_changes_nothing() {
     rig.stop().await;
 }
 
+#[tokio::test]
+async fn a_staged_device_stays_when_somebody_asks_to_mount_it() {
+    let rig = Rig::start().await;
+    let there = rig.staged(block(Mode::SingleNodeWriter)).await;
+    let before = rig.node.only();
+
+    let mut flagged = mount();
+    let Some(volume_capability::AccessType::Mount(with)) = &mut flagged.access_type else {
+        panic!("a mount")
+    };
+    with.mount_flags = vec!["noatime".into()];
+    for wrong in [mount(), mount_as("xfs", Mode::SingleNodeWriter), flagged] {
+        let wrong = Staging { capability: wrong, ..there.clone() };
+        assert_eq!(stage(&rig, wrong.stage(&rig.staging())).await, Code::FailedPrecondition);
+    }
+
+    assert_eq!(rig.node.only(), before, "what was staged stays staged");
+    assert_eq!(*rig.node.asked.lock().unwrap(), ["attach"], "and the host was not touched");
+    rig.stop().await;
+}
+
+/// Labels of SELinux among them: a pod of another label must not get the volume as if it had its own.
+#[tokio::test]
+async fn options_that_came_with_a_folder_are_neither_changed_nor_lost() {
+    let rig = Rig::start().await;
+    let with = |flags: &[&str]| {
+        let mut wanted = mount_as("", Mode::MultiNodeMultiWriter);
+        let Some(volume_capability::AccessType::Mount(mount)) = &mut wanted.access_type else {
+            panic!("a mount")
+        };
+        mount.mount_flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        wanted
+    };
+    let (mine, other) = ("context=\"u:r:t:s0:c1,c2\"", "context=\"u:r:t:s0:c3,c4\"");
+    let files = CreateVolumeRequest {
+        parameters: super::rig::map(&[("class", "files")]),
+        ..new("data", with(&[]))
+    };
+    let id = rig.create(files).await;
+    let request = super::rig::publish(&id, with(&[]));
+    let answer = rig.controller().controller_publish_volume(request).await.unwrap();
+    let context = answer.into_inner().publish_context;
+    let there = Staging { id, capability: with(&[mine, "noatime"]), context };
+    assert_eq!(stage(&rig, there.stage(&rig.staging())).await, Code::Ok);
+    let before = rig.node.only();
+    assert_eq!(before.attach.mount_flags, [mine]);
+
+    for flags in [vec![other, "noatime"], vec!["noatime"]] {
+        let otherwise = Staging { capability: with(&flags), ..there.clone() };
+        let refused = rig.nodes().node_stage_volume(otherwise.stage(&rig.staging())).await;
+        assert_eq!(code(refused), Code::AlreadyExists, "{flags:?}");
+    }
+    let pod = Staging { capability: with(&[other]), ..there.clone() };
+    let pod = pod.publish(&rig.staging(), &rig.path("a"));
+    assert_eq!(code(rig.nodes().node_publish_volume(pod).await), Code::AlreadyExists);
+
+    assert_eq!(rig.node.only(), before);
+    let pod = there.publish(&rig.staging(), &rig.path("b"));
+    assert_eq!(code(rig.nodes().node_publish_volume(pod).await), Code::Ok);
+    rig.stop().await;
+}
+
 /// The kubelet takes a final answer for the end of the matter and never unstages.
 #[tokio::test]
 async fn a_final_failure_leaves_nothing_behind() {

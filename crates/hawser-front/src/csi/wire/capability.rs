@@ -54,6 +54,11 @@ impl Mode {
         }
     }
 
+    /// True when no other node has it meanwhile.
+    pub(in crate::csi) fn single_node(self) -> bool {
+        self.sharing() == Sharing::SingleWriter
+    }
+
     /// The least that a volume must bear for this.
     fn sharing(self) -> Sharing {
         match self {

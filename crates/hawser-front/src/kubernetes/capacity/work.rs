@@ -143,20 +143,19 @@ impl Capacities {
     ) -> Result<(), ClusterError> {
         let owner = self.state().owner.clone();
         let cluster = &self.office.cluster;
-        let written: Capacity = match kept {
+        match kept {
             None => {
                 let namespace = &self.office.namespace;
                 let body = room::object(pair, namespace, room, owner.as_ref());
                 self.paced().await;
-                cluster.create(namespace, &body).await?
+                self.table.tell_made(cluster.create(namespace, &body).await?);
             }
             Some(object) => {
                 let Some(patch) = room::patch(&object, room, owner.as_ref()) else { return Ok(()) };
                 self.paced().await;
-                cluster.patch(&object.key(), &patch).await?
+                self.table.tell(cluster.patch(&object.key(), &patch).await?);
             }
-        };
-        self.table.tell(written);
+        }
         Ok(())
     }
 

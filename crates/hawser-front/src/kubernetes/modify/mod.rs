@@ -139,7 +139,7 @@ impl Modifier {
                 self.office.events.normal(About::of(&*claim), "VolumeModifyCanceled", message);
                 Ok(Next::Done)
             }
-            Step::GoOn(name) => match self.class(name).await? {
+            Step::GoOn(name) => match self.office.attributes_class(name).await? {
                 Some(class) => self.apply(bound, &class).await,
                 None => Ok(self.missing(&claim, name)),
             },
@@ -156,7 +156,7 @@ impl Modifier {
             Some(_) => self.verdicts.failed(key),
             None => {}
         }
-        let Some(class) = self.class(name).await? else {
+        let Some(class) = self.office.attributes_class(name).await? else {
             if let Some(patch) = status::pending(&claim) {
                 change(&self.office, &claim, patch).await?;
             }
@@ -173,15 +173,6 @@ impl Modifier {
         let message = format!("class {name} is being applied to volume {}", bound.volume.name());
         self.office.events.normal(About::of(&*claim), "VolumeModify", message);
         self.apply(bound, &class).await
-    }
-
-    /// The class of this name. The table may not be filled yet: not every cluster knows the kind,
-    /// so nobody waits for it.
-    async fn class(&self, name: &str) -> Result<Option<Arc<AttributesClass>>, ClusterError> {
-        if let Some(class) = self.office.tables.attributes_classes.named(name) {
-            return Ok(Some(class));
-        }
-        Ok(self.office.cluster.get(&Key::global(name)).await?.map(Arc::new))
     }
 
     /// Asks the driver, and writes down what it has done.

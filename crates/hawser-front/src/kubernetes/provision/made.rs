@@ -35,7 +35,8 @@ pub(super) fn volume(claim: &Claim, class: &StorageClass, wanted: &Wanted, made:
         node_affinity: topology::affinity(&made.accessible_topology),
         persistent_volume_reclaim_policy: Some(policy.to_owned()),
         storage_class_name: Some(class.name().to_owned()),
-        volume_attributes_class_name: claim.spec.volume_attributes_class_name.clone(),
+        // A claim may name the empty class, a volume may not.
+        volume_attributes_class_name: claim.wanted_attributes().map(str::to_owned),
         volume_mode: claim.spec.volume_mode.clone(),
     };
     json!({

@@ -4,44 +4,49 @@
 mod bind;
 mod forsaken;
 mod made;
+mod mark;
 mod request;
 mod source;
 #[cfg(test)]
 mod tests;
+mod trouble;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use hawser_api::csi::v1::controller_server::Controller;
-use hawser_api::csi::v1::{DeleteVolumeRequest, Volume as Made};
-use serde_json::json;
+use hawser_api::csi::v1::{CreateVolumeRequest, DeleteVolumeRequest, Volume as Made};
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
-use tonic::Code;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::error::ClusterError;
 use super::events::About;
-use super::names::{BETA_STORAGE_PROVISIONER, CLONE_FINALIZER, SELECTED_NODE, STORAGE_PROVISIONER};
+use super::names::{BIND_COMPLETED, CLONE_FINALIZER, SELECTED_NODE};
 use super::objects::{Claim, Key, Object, StorageClass, Volume};
 use super::office::{CALL_LIMIT, Office};
 use super::queue::{Next, Queue};
 use super::table::Changed;
 use crate::csi::{Services, within};
 use forsaken::Begun;
+use mark::{MarkedLate, mark};
 use request::{Wanted, volume_name};
 use source::Named;
 
-/// How many claims are worked on at once; as many as the requests that are under way at once.
-const WORKERS: usize = 64;
+/// How many claims are worked on at once. Most of them wait for the controller-manager, at no cost but
+/// their memory; how many requests are under way at once is limited elsewhere.
+const WORKERS: usize = 512;
 
-/// How soon a claim is looked at again that waits for another object.
-const ANOTHER_LOOK: Duration = Duration::from_secs(5);
+/// How many volumes are made at once.
+const MAKING: usize = 64;
 
 /// Makes volumes for claims.
 pub(super) struct Provisioner {
     office: Arc<Office>,
     queue: Queue<Key>,
     begun: Begun,
+    marked_late: MarkedLate,
+    making: Semaphore,
 }
 
 /// What there is to do for a claim.
@@ -59,12 +64,19 @@ enum Step {
 
 impl Provisioner {
     pub(super) fn new(office: Arc<Office>) -> Arc<Self> {
-        Arc::new(Self { office, queue: Queue::default(), begun: Begun::default() })
+        Arc::new(Self {
+            office,
+            queue: Queue::default(),
+            begun: Begun::default(),
+            marked_late: MarkedLate::default(),
+            making: Semaphore::new(MAKING),
+        })
     }
 
     /// A claim has changed.
     pub(super) fn heard_claim(&self, changed: &Changed<Claim>) {
         let now = changed.now.as_deref();
+        self.marked_late.heard(changed);
         // One that is gone is looked at, too: its volume may be under way.
         if now.is_none_or(|claim| self.step(claim) != Step::Nothing) {
             self.queue.add(changed.key.clone());
@@ -108,7 +120,12 @@ impl Provisioner {
         }
         let this = self.clone();
         let work = move |key| this.clone().work(key);
-        self.queue.run(WORKERS, stop, work).await;
+        // What waits for its turn to be made is made by whoever comes next.
+        let closing = async {
+            stop.cancelled().await;
+            self.making.close();
+        };
+        tokio::join!(closing, self.queue.run(WORKERS, stop.clone(), work));
     }
 
     fn step(&self, claim: &Claim) -> Step {
@@ -116,21 +133,23 @@ impl Provisioner {
             let copied = claim.has_finalizer(CLONE_FINALIZER);
             return if copied { Step::Release } else { Step::Nothing };
         }
-        let annotated = claim.annotation(STORAGE_PROVISIONER);
-        let provisioner = annotated.or(claim.annotation(BETA_STORAGE_PROVISIONER));
-        let Some(driver) = provisioner.filter(|name| self.office.driver(name).is_some()) else {
+        let Some(driver) = mark(claim).filter(|name| self.office.driver(name).is_some()) else {
             return Step::Nothing;
         };
         let own = volume_name(claim);
-        match claim.volume_name() {
-            Some(name) if name != own => return Step::Nothing,
-            Some(_) | None => {}
+        if claim.volume_name().is_some_and(|name| name != own) {
+            return Step::Nothing;
         }
-        match self.office.tables.volumes.named(&own) {
-            Some(volume) if claim.is_bound() && volume.is("Bound") => return Step::Nothing,
-            Some(_) => return Step::Bind,
-            None if claim.is_bound() => return Step::Nothing,
-            None => {}
+        if let Some(volume) = self.office.tables.volumes.named(&own) {
+            let done = claim.is_bound() && volume.is("Bound");
+            // Whoever fills volumes gives them to other claims than they were made for.
+            let ours = bind::belongs(&volume, claim);
+            return if done || !ours { Step::Nothing } else { Step::Bind };
+        }
+        // It had a volume, whose object is gone: with its storage, or because somebody keeps that.
+        // Neither is made up for by a new one, which would be empty, or be removed with the claim.
+        if claim.is_bound() || claim.annotation(BIND_COMPLETED).is_some() {
+            return Step::Nothing;
         }
         let class = claim.class_name().and_then(|name| self.office.tables.classes.named(name));
         let Some(class) = class.filter(|class| class.provisioner == driver) else {
@@ -149,41 +168,63 @@ impl Provisioner {
         let Some(claim) = self.office.tables.claims.get(&key) else {
             return self.forsake(&key, None).await;
         };
-        if self.begun.is_of_another(&key, claim.uid()) || (claim.is_going() && self.begun.has(&key))
-        {
+        if self.is_forsaken(&claim) {
             return self.forsake(&key, Some(&claim)).await;
         }
-        let done = match self.step(&claim) {
-            Step::Nothing => return Next::Done,
-            Step::Release => self.release(&claim).await,
-            Step::Bind => bind::bind(&self.office, &claim).await,
-            Step::Make { driver, class } => self.provide(&claim, &driver, &class).await,
-        };
-        match done {
-            Ok(()) => Next::Done,
-            Err(error) => self.failed(&claim, &error).await,
+        if self.office.tables.volumes.named(&volume_name(&claim)).is_some() {
+            self.begun.end(&key);
+        }
+        match self.step(&claim) {
+            Step::Nothing => Next::Done,
+            Step::Release => trouble::again(&claim, self.release(&claim).await),
+            Step::Bind => {
+                let bound = bind::bind(&self.office, &claim, self.marked_late.turn(&key)).await;
+                trouble::again(&claim, bound)
+            }
+            Step::Make { driver, class } => match self.provide(&claim, &driver, &class).await {
+                Ok(None) => Next::Done,
+                Ok(Some(object)) => trouble::again(&claim, self.hand_over(&claim, &object).await),
+                Err(error) => self.failed(&claim, &error).await,
+            },
         }
     }
 
-    /// Makes the volume, writes it down and binds it.
-    async fn provide(&self, claim: &Claim, driver: &str, class: &str) -> Result<(), ClusterError> {
+    /// Makes the volume; answers the object that it is to have.
+    async fn provide(
+        &self,
+        claim: &Claim,
+        driver: &str,
+        class: &str,
+    ) -> Result<Option<Value>, ClusterError> {
         let (Some(services), Some(class)) =
             (self.office.driver(driver), self.office.tables.classes.named(class))
         else {
-            return Ok(());
+            return Ok(None);
         };
         if let Named::Foreign(kind) = source::named(claim)? {
             info!(claim = %claim.key(), kind, "left to whoever fills volumes from such things");
-            return Ok(());
+            return Ok(None);
         }
         let wanted = Wanted::of(&self.office, driver, claim, &class).await?;
         let made = self.make(services, claim, &wanted).await?;
-        let object = made::volume(claim, &class, &wanted, &made);
-        bind::write(&self.office, claim, &object).await?;
+        Ok(Some(made::volume(claim, &class, &wanted, &made)))
+    }
+
+    /// Writes down the volume that was made, and binds it.
+    async fn hand_over(&self, claim: &Claim, object: &Value) -> Result<(), ClusterError> {
+        bind::name(&self.office, claim).await?;
+        bind::write(&self.office, object).await?;
+        // Something names it now, and it goes with that, or stays as that says.
         self.begun.end(&claim.key());
+        bind::finish(&self.office, claim, self.marked_late.turn(&claim.key())).await?;
         let message = format!("made volume {}", volume_name(claim));
         self.office.events.normal(About::of(claim), "ProvisioningSucceeded", message);
         Ok(())
+    }
+
+    /// The right to make a volume now.
+    async fn making(&self) -> Result<SemaphorePermit<'_>, ClusterError> {
+        self.making.acquire().await.map_err(|_| ClusterError::NotLeading)
     }
 
     /// Asks the driver for the volume, and notes the request for as long as its outcome matters.
@@ -196,8 +237,10 @@ impl Provisioner {
         let Some(controller) = services.controller() else {
             return Err(ClusterError::NotYet("this process has no controller".into()));
         };
+        let _making = self.making().await?;
         self.begun.begin(claim, services.name(), &wanted.request);
-        let answer = controller.create_volume(within(CALL_LIMIT, wanted.request.clone())).await;
+        let request = CreateVolumeRequest::clone(&wanted.request);
+        let answer = controller.create_volume(within(CALL_LIMIT, request)).await;
         let made = match answer {
             Ok(answer) => answer.into_inner().volume.unwrap_or_default(),
             Err(status) => {
@@ -222,50 +265,6 @@ impl Provisioner {
             return Err(ClusterError::Wrong(why.into()));
         }
         Ok(made)
-    }
-
-    /// Says what went wrong, and when to try again.
-    async fn failed(&self, claim: &Claim, error: &ClusterError) -> Next {
-        if error.is_conflict() || error.is_absent() {
-            // Somebody else is at the object; what it is now comes with the watch.
-            return Next::After(Duration::from_secs(1));
-        }
-        let (key, reason) = (claim.key(), error.sentence());
-        if error.code() == Some(Code::ResourceExhausted)
-            && claim.annotation(SELECTED_NODE).is_some()
-            && claim.volume_name().is_none()
-        {
-            self.give_back(claim).await;
-        }
-        let at_work = error.code() == Some(Code::Aborted);
-        if at_work {
-            info!(claim = %key, reason, "not done yet");
-            return Next::After(Duration::from_secs(1));
-        }
-        warn!(claim = %key, reason, "no volume yet");
-        self.office.events.warning(About::of(claim), "ProvisioningFailed", reason);
-        match error {
-            ClusterError::NotYet(_) => Next::After(ANOTHER_LOOK),
-            ClusterError::Api { .. }
-            | ClusterError::Driver(_)
-            | ClusterError::Wrong(_)
-            | ClusterError::NotLeading => Next::Retry,
-        }
-    }
-
-    /// Lets the scheduler choose another node: on this one there is no room.
-    async fn give_back(&self, claim: &Claim) {
-        let patch = json!({ "metadata": {
-            "uid": claim.uid(),
-            "resourceVersion": claim.meta_version(),
-            "annotations": { SELECTED_NODE: null },
-        }});
-        match self.office.cluster.patch::<Claim>(&claim.key(), &patch).await {
-            Ok(claim) => drop(self.office.tables.claims.tell(claim)),
-            Err(error) => {
-                warn!(claim = %claim.key(), reason = error.sentence(), "not given back to the scheduler");
-            }
-        }
     }
 
     /// Takes off a mark of external-provisioner's: it keeps claims that are being copied, and what

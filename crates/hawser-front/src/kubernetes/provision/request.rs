@@ -1,12 +1,13 @@
 //! What a claim asks of the driver.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use hawser_api::csi::v1::{CapacityRange, CreateVolumeRequest};
+use hawser_api::csi::v1::{CapacityRange, CreateVolumeRequest, TopologyRequirement};
 
 use crate::kubernetes::capability::Use;
 use crate::kubernetes::error::ClusterError;
-use crate::kubernetes::names::RESERVED;
+use crate::kubernetes::names::{RESERVED, SELECTED_NODE};
 use crate::kubernetes::objects::{Claim, CsiSource, Key, Object, SecretRef, StorageClass};
 use crate::kubernetes::office::Office;
 use crate::kubernetes::secrets::{self, Purpose};
@@ -35,7 +36,7 @@ const TAKEN: [&str; 17] = [
 
 /// A request, and what of the volume's object is known before the volume is.
 pub(super) struct Wanted {
-    pub(super) request: CreateVolumeRequest,
+    pub(super) request: Arc<CreateVolumeRequest>,
     pub(super) csi: CsiSource,
     pub(super) deletion_secret: Option<SecretRef>,
     pub(super) modify_secret: Option<SecretRef>,
@@ -85,14 +86,14 @@ impl Wanted {
             volume_capabilities: used.each(&claim.spec.access_modes)?,
             capacity_range: Some(CapacityRange { required_bytes: required, limit_bytes: 0 }),
             parameters: parameters(class, claim, &name)?,
-            mutable_parameters: attributes(office, driver, claim)?,
+            mutable_parameters: attributes(office, driver, claim).await?,
             volume_content_source: super::source::of(office, driver, claim, required).await?,
             accessibility_requirements: places(office, driver, claim, class)?,
             secrets: office.secret(deletion_secret.as_ref()).await?,
             name: name.clone(),
         };
         Ok(Self {
-            request,
+            request: Arc::new(request),
             csi,
             deletion_secret,
             modify_secret: secret(Purpose::ControllerModify)?,
@@ -143,14 +144,13 @@ fn parameters(
 }
 
 /// The parameters that can be changed later.
-fn attributes(
+async fn attributes(
     office: &Office,
     driver: &str,
     claim: &Claim,
 ) -> Result<BTreeMap<String, String>, ClusterError> {
-    let named = claim.spec.volume_attributes_class_name.as_deref();
-    let Some(name) = named.filter(|name| !name.is_empty()) else { return Ok(BTreeMap::new()) };
-    let Some(class) = office.tables.attributes_classes.named(name) else {
+    let Some(name) = claim.wanted_attributes() else { return Ok(BTreeMap::new()) };
+    let Some(class) = office.attributes_class(name).await? else {
         return Err(ClusterError::NotYet(format!("there is no VolumeAttributesClass {name}")));
     };
     if class.driver_name != driver {
@@ -166,23 +166,20 @@ fn places(
     driver: &str,
     claim: &Claim,
     class: &StorageClass,
-) -> Result<Option<hawser_api::csi::v1::TopologyRequirement>, ClusterError> {
+) -> Result<Option<TopologyRequirement>, ClusterError> {
     let tables = &office.tables;
-    let selected = match claim.annotation(crate::kubernetes::names::SELECTED_NODE) {
-        None => None,
-        Some(name) => {
-            let node = tables.nodes.named(name).zip(tables.csi_nodes.named(name));
-            let absent =
-                || ClusterError::NotYet(format!("node {name} is not known, or has no CSI driver"));
-            Some(node.ok_or_else(absent)?)
-        }
+    let Some(name) = claim.annotation(SELECTED_NODE) else {
+        return topology::requirements(driver, class, None, claim.name());
     };
-    let selected = selected.as_ref().map(|(node, drivers)| (&**drivers, &**node));
-    let (csi_nodes, nodes) = match selected {
-        Some(_) => Default::default(),
-        None => {
-            (tables.csi_nodes.all(|node| node.driver(driver).is_some()), tables.nodes.all(|_| true))
+    let Some(node) = tables.nodes.named(name) else {
+        // A claim names its volume when that was made, so it is somewhere, and no other node can be
+        // chosen any more.
+        if claim.volume_name().is_some() {
+            return Ok(None);
         }
+        return Err(ClusterError::NoNode(format!("node {name}, which was chosen, is gone")));
     };
-    topology::requirements(driver, class, selected, &csi_nodes, &nodes, claim.name())
+    let silent = || ClusterError::NotYet(format!("node {name} lists no CSI driver yet"));
+    let drivers = tables.csi_nodes.named(name).ok_or_else(silent)?;
+    topology::requirements(driver, class, Some((&drivers, &node)), claim.name())
 }

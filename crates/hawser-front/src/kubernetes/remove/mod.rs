@@ -41,6 +41,8 @@ enum Step {
     Remove,
     /// Its storage stays, so nothing keeps the object.
     Release,
+    /// Its storage is to go before its object does.
+    Hold,
 }
 
 impl Remover {
@@ -72,9 +74,10 @@ impl Remover {
 
     fn step(&self, volume: &Volume) -> Step {
         let ours = volume.csi().is_some_and(|csi| self.office.driver(&csi.driver).is_some());
-        let made =
-            volume.annotation(PROVISIONED_BY).is_some_and(|by| self.office.driver(by).is_some());
-        if !ours || !made {
+        // One that somebody made by hand says nothing, and is removed as it asks for.
+        let others =
+            volume.annotation(PROVISIONED_BY).is_some_and(|by| self.office.driver(by).is_none());
+        if !ours || others {
             return Step::Nothing;
         }
         let kept = volume.has_finalizer(PROVISIONER_FINALIZER);
@@ -82,6 +85,8 @@ impl Remover {
         match (delete, volume.is("Released"), volume.is_going()) {
             (false, ..) if kept => Step::Release,
             (true, true, going) if kept || !going => Step::Remove,
+            // As when its class, or somebody, has changed its mind after it was made.
+            (true, false, false) if !kept && volume.is("Bound") => Step::Hold,
             (..) => Step::Nothing,
         }
     }
@@ -91,6 +96,7 @@ impl Remover {
         let done = match self.step(&volume) {
             Step::Nothing => return Next::Done,
             Step::Release => self.release(&volume).await.map(drop),
+            Step::Hold => self.hold(&volume).await,
             Step::Remove => self.remove(&volume).await,
         };
         let Err(error) = done else { return Next::Done };
@@ -129,15 +135,30 @@ impl Remover {
         self.office.cluster.delete::<Volume>(&key, volume.uid()).await
     }
 
+    /// Puts on the mark that keeps the object as long as there is storage.
+    async fn hold(&self, volume: &Volume) -> Result<(), ClusterError> {
+        let mut finalizers = volume.finalizers().to_vec();
+        finalizers.push(PROVISIONER_FINALIZER.to_owned());
+        self.finalize(volume, &finalizers).await.map(drop)
+    }
+
     /// Takes off the mark that keeps the object; answers it as it is then.
     async fn release(&self, volume: &Volume) -> Result<Volume, ClusterError> {
         if !volume.has_finalizer(PROVISIONER_FINALIZER) {
             return Ok(volume.clone());
         }
-        let left: Vec<_> =
-            volume.finalizers().iter().filter(|there| *there != PROVISIONER_FINALIZER).collect();
+        let mut left = volume.finalizers().to_vec();
+        left.retain(|there| there != PROVISIONER_FINALIZER);
+        self.finalize(volume, &left).await
+    }
+
+    async fn finalize(
+        &self,
+        volume: &Volume,
+        finalizers: &[String],
+    ) -> Result<Volume, ClusterError> {
         let patch = json!({ "metadata": {
-            "uid": volume.uid(), "resourceVersion": volume.meta_version(), "finalizers": left,
+            "uid": volume.uid(), "resourceVersion": volume.meta_version(), "finalizers": finalizers,
         }});
         self.office.cluster.patch::<Volume>(&volume.key(), &patch).await
     }

@@ -106,16 +106,49 @@ async fn volumes_of_others_are_left_alone() {
         "spec": { "persistentVolumeReclaimPolicy": "Delete", "csi": { "driver": "x.example", "volumeHandle": "1" } },
         "status": { "phase": "Released" },
     }));
-    rig.api.put(json!({
-        "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": "by-hand" },
-        "spec": { "persistentVolumeReclaimPolicy": "Delete", "csi": { "driver": DRIVER, "volumeHandle": "1" } },
-        "status": { "phase": "Released" },
-    }));
 
     release(&rig, &path);
 
     rig.api.wait_gone(&path).await;
     rig.stop().await;
     assert!(rig.api.object("persistentvolumes/theirs").is_some());
-    assert!(rig.api.object("persistentvolumes/by-hand").is_some());
+}
+
+/// The controller-manager leaves it to us, and nobody else would come.
+#[tokio::test]
+async fn a_volume_that_was_made_by_hand_is_removed_when_it_asks_for_that() {
+    let mut rig = Rig::running();
+    for (name, policy) in [("goes", "Delete"), ("stays", "Retain")] {
+        rig.api.put(json!({
+            "apiVersion": "v1", "kind": "PersistentVolume", "metadata": { "name": name },
+            "spec": { "persistentVolumeReclaimPolicy": policy, "csi": { "driver": DRIVER, "volumeHandle": name } },
+            "status": { "phase": "Released" },
+        }));
+    }
+
+    rig.api.wait_gone("persistentvolumes/goes").await;
+    rig.stop().await;
+    assert!(rig.api.object("persistentvolumes/stays").is_some());
+}
+
+/// Whoever deletes the object first would leave the storage behind otherwise.
+#[tokio::test]
+async fn the_object_of_a_volume_that_is_no_longer_to_be_kept_is_held() {
+    let mut rig = Rig::running();
+    let path = bound(&rig).await;
+    let policy = |policy: &str| {
+        rig.api.update(&path, |volume| {
+            volume["spec"]["persistentVolumeReclaimPolicy"] = json!(policy);
+        });
+    };
+    let held = |volume: &Value| {
+        volume["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
+    };
+    policy("Retain");
+    rig.api.wait(&path, |volume| !held(volume)).await;
+
+    policy("Delete");
+
+    rig.api.wait(&path, held).await;
+    rig.stop().await;
 }

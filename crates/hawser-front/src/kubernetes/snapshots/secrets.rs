@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use super::super::error::ClusterError;
 use super::super::names::RESERVED;
 use super::super::objects::{Object, ObjectRef, SecretRef};
+use super::super::secrets;
 
 /// The two keys that name a secret.
 #[derive(Clone, Copy, Debug)]
@@ -83,18 +84,9 @@ fn filled(text: &str, known: &[(String, &str)]) -> Result<String, ClusterError> 
     Ok(done)
 }
 
-/// A place that can be: it becomes part of a path.
+/// A place that can be.
 fn checked(namespace: String, name: String) -> Result<SecretRef, ClusterError> {
-    if !is_label(&namespace) || namespace.len() > 63 {
-        return Err(ClusterError::Wrong(format!("{namespace:?} cannot be a namespace")));
-    }
-    if !name.split('.').all(is_label) || name.len() > 253 {
-        return Err(ClusterError::Wrong(format!("{name:?} cannot be the name of a secret")));
-    }
-    Ok(SecretRef { name, namespace })
-}
-
-fn is_label(text: &str) -> bool {
-    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    text.starts_with(plain) && text.ends_with(plain) && text.chars().all(|c| plain(c) || c == '-')
+    let at = SecretRef { name, namespace };
+    secrets::check(&at)?;
+    Ok(at)
 }

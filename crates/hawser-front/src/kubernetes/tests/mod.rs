@@ -2,4 +2,5 @@
 
 pub(in crate::kubernetes) mod desk;
 pub(in crate::kubernetes) mod fake;
+mod garbage;
 pub(in crate::kubernetes) mod rig;

@@ -19,20 +19,21 @@ pub(super) type Segment = BTreeMap<String, String>;
 
 /// Where the driver shall make a volume, the best place first; `None` when there is nothing to say.
 ///
-/// `selected` is where the first pod will run, when the class waits for it. `claim` spreads volumes
-/// whose class does not wait. By its name, those of one member of a StatefulSet come to one place,
-/// and those of the next member to the next.
+/// `selected` is where the first pod will run, when the class waits for it. A class that does not
+/// wait asks for the places that it names, and for none otherwise, as external-provisioner does with
+/// `--immediate-topology=false`: all places of a large cluster say as much, in a megabyte for each
+/// claim, and the driver knows better where it has room. `claim` spreads volumes over the places that
+/// a class names. By its name, those of one member of a StatefulSet come to one place, and those of
+/// the next member to the next.
 ///
 /// # Errors
 ///
-/// [`ClusterError::NotYet`] when the driver has not told where the nodes are,
+/// [`ClusterError::NotYet`] when the driver has not told where the node is,
 /// [`ClusterError::Wrong`] when the class does not allow the node.
 pub(super) fn requirements(
     driver: &str,
     class: &StorageClass,
     selected: Option<(&CsiNode, &Node)>,
-    csi_nodes: &[Arc<CsiNode>],
-    nodes: &[Arc<Node>],
     claim: &str,
 ) -> Result<Option<TopologyRequirement>, ClusterError> {
     let allowed = &class.allowed_topologies;
@@ -47,11 +48,7 @@ pub(super) fn requirements(
         }
         return Ok(Some(requirement(vec![here], 0)));
     }
-    let wanted = match allowed.is_empty() {
-        false => expanded(allowed),
-        true => everywhere(driver, csi_nodes, nodes)?,
-    };
-    let wanted: Vec<_> = wanted.into_iter().collect();
+    let wanted: Vec<_> = expanded(allowed).into_iter().collect();
     // Nothing is left of terms that name no labels; the driver then decides alone.
     Ok((!wanted.is_empty()).then(|| requirement(wanted, turn(claim))))
 }
@@ -113,23 +110,6 @@ pub(super) fn affinity(topologies: &[Topology]) -> Option<NodeAffinity> {
     let terms: Vec<_> = places.map(term).collect();
     let required = NodeSelector { node_selector_terms: terms };
     (!required.node_selector_terms.is_empty()).then_some(NodeAffinity { required })
-}
-
-/// Where the driver is at all. Nothing when it is nowhere: the storage may be there before the nodes.
-fn everywhere(
-    driver: &str,
-    csi_nodes: &[Arc<CsiNode>],
-    nodes: &[Arc<Node>],
-) -> Result<BTreeSet<Segment>, ClusterError> {
-    let found = segments(driver, csi_nodes, nodes);
-    let places = |csi_node: &Arc<CsiNode>| {
-        csi_node.driver(driver).is_some_and(|registered| !registered.topology_keys.is_empty())
-    };
-    if found.is_empty() && csi_nodes.iter().any(places) {
-        let problem = format!("no node has the labels of driver {driver} yet");
-        return Err(ClusterError::NotYet(problem));
-    }
-    Ok(found)
 }
 
 fn requirement(places: Vec<Segment>, first: u32) -> TopologyRequirement {

@@ -46,14 +46,13 @@ fn place(pairs: &[(&str, &str)]) -> Topology {
 }
 
 fn immediate(class: &StorageClass, claim: &str) -> TopologyRequirement {
-    let (csi_nodes, nodes) = cluster();
-    requirements(DRIVER, class, None, &csi_nodes, &nodes, claim).unwrap().unwrap()
+    requirements(DRIVER, class, None, claim).unwrap().unwrap()
 }
 
 fn at_first(class: &StorageClass) -> Result<TopologyRequirement, ClusterError> {
     let (csi_nodes, nodes) = cluster();
     let selected = Some((&*csi_nodes[0], &*nodes[0]));
-    Ok(requirements(DRIVER, class, selected, &csi_nodes, &nodes, "data")?.unwrap())
+    Ok(requirements(DRIVER, class, selected, "data")?.unwrap())
 }
 
 fn problem(answer: Result<impl std::fmt::Debug, ClusterError>) -> String {
@@ -61,7 +60,10 @@ fn problem(answer: Result<impl std::fmt::Debug, ClusterError>) -> String {
     let kind = match error {
         ClusterError::NotYet(_) => "not yet",
         ClusterError::Wrong(_) => "wrong",
-        ClusterError::Api { .. } | ClusterError::Driver(_) | ClusterError::NotLeading => "else",
+        ClusterError::Api { .. }
+        | ClusterError::Driver(_)
+        | ClusterError::NoNode(_)
+        | ClusterError::NotLeading => "else",
     };
     format!("{kind}: {error}")
 }
@@ -77,7 +79,7 @@ fn a_volume_is_wanted_on_the_selected_node_and_nowhere_else() {
 #[test]
 fn a_node_that_is_not_fully_known_is_waited_for() {
     let at = |csi_node: &CsiNode, node: &Node| {
-        problem(requirements(DRIVER, &class(json!([])), Some((csi_node, node)), &[], &[], "data"))
+        problem(requirements(DRIVER, &class(json!([])), Some((csi_node, node)), "data"))
     };
     let bare = node("n1", json!({}));
 
@@ -118,22 +120,30 @@ fn a_selected_node_must_be_one_that_the_class_allows() {
     }
 }
 
+/// A megabyte for each claim, in a cluster of a thousand nodes.
 #[test]
-fn without_a_node_all_places_are_wanted_in_an_order_of_the_claims_own() {
-    let wanted = immediate(&class(json!([])), "web-0");
+fn a_class_that_names_no_places_asks_for_none_whatever_nodes_there_are() {
+    for unnamed in [class(json!([])), class(json!([{ "matchLabelExpressions": [] }]))] {
+        assert_eq!(requirements(DRIVER, &unnamed, None, "data").unwrap(), None);
+    }
+}
 
-    let places =
-        [[(NODE, "n1"), (ZONE, "a")], [(NODE, "n2"), (ZONE, "a")], [(NODE, "n3"), (ZONE, "b")]];
-    assert_eq!(wanted.requisite, places.map(|pairs| place(&pairs)));
+#[test]
+fn places_of_a_class_are_wanted_in_an_order_of_the_claims_own() {
+    let named = allowing(&[(NODE, &["n1", "n2", "n3"])]);
     let firsts = |claims: [&str; 3]| {
-        claims.map(|claim| immediate(&class(json!([])), claim).preferred[0].segments[NODE].clone())
+        claims.map(|claim| immediate(&named, claim).preferred[0].segments[NODE].clone())
     };
+
     let (data, log) = (
         firsts(["data-web-0", "data-web-1", "data-web-2"]),
         firsts(["log-web-0", "log-web-1", "log-web-2"]),
     );
+
     assert_eq!(data, log, "the claims of a member of a set are in one place");
     assert_eq!(BTreeSet::from(data).len(), 3, "and its members are not");
+    let all = ["n1", "n2", "n3"].map(|node| place(&[(NODE, node)]));
+    assert_eq!(immediate(&named, "data").requisite, all);
 }
 
 #[test]
@@ -150,23 +160,10 @@ fn places_that_a_class_names_are_wanted_whatever_nodes_there_are() {
 }
 
 #[test]
-fn nothing_is_asked_for_when_the_driver_is_nowhere() {
-    let (_, nodes) = cluster();
-    let none = requirements(DRIVER, &class(json!([])), None, &[], &nodes, "data").unwrap();
-    assert_eq!(none, None);
-    let empty = class(json!([{ "matchLabelExpressions": [] }]));
-    assert_eq!(requirements(DRIVER, &empty, None, &[], &nodes, "data").unwrap(), None);
-}
-
-#[test]
-fn places_are_waited_for_while_no_node_has_its_labels() {
+fn a_node_without_its_labels_is_no_place_yet() {
     let csi_nodes = [csi_node("n1", &[NODE])];
-    let unlabelled = [node("n1", json!({}))];
 
-    let answer = requirements(DRIVER, &class(json!([])), None, &csi_nodes, &unlabelled, "data");
-
-    assert_eq!(problem(answer), "not yet: no node has the labels of driver csi.hawser.storage yet");
-    assert!(segments(DRIVER, &csi_nodes, &unlabelled).is_empty());
+    assert!(segments(DRIVER, &csi_nodes, &[node("n1", json!({}))]).is_empty());
 }
 
 /// The sum is that of Go's `hash/fnv`, so that a change over to the sidecars goes on in turn.
@@ -234,12 +231,12 @@ proptest! {
     ) {
         let class = StorageClass { allowed_topologies: allowed, ..StorageClass::default() };
 
-        let wanted = requirements(DRIVER, &class, None, &[], &[], &claim).unwrap().unwrap();
+        let wanted = requirements(DRIVER, &class, None, &claim).unwrap().unwrap();
 
         let start = wanted.requisite.iter().position(|place| *place == wanted.preferred[0]).unwrap();
         let (after, from) = wanted.requisite.split_at(start);
         prop_assert_eq!(&[from, after].concat(), &wanted.preferred);
-        let again = requirements(DRIVER, &class, None, &[], &[], &claim).unwrap().unwrap();
+        let again = requirements(DRIVER, &class, None, &claim).unwrap().unwrap();
         prop_assert_eq!(again, wanted);
     }
 }

@@ -239,6 +239,7 @@ impl Control for FakeControl {
             },
             identity: Some(Identity::new("image", "h-1")),
             publications: Vec::new(),
+            untouched: false,
             operation: None,
             created: Timestamp::now(),
         };
@@ -440,6 +441,7 @@ impl Control for FakeControl {
                     read_only: request.read_only,
                     node_led: request.node_led,
                     claimed: false,
+                    single_node: false,
                     needs_secrets: true,
                     state: PublicationState::Published,
                     info: Some(ConnectionInfo::try_from(json)?),

@@ -97,6 +97,33 @@ async fn another_user_is_refused_before_its_body_is_read() {
     rig.stop().await;
 }
 
+/// Who a caller is takes a look into a file, and others come and go meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn callers_are_answered_that_come_while_others_leave() {
+    if !is_root() {
+        return eprintln!("skipped: becoming another user needs root");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let open = std::fs::Permissions::from_mode(0o777);
+    std::fs::set_permissions(folder.path(), open.clone()).unwrap();
+    let socket = folder.path().join("s");
+    let listener = Listener::unix(&socket, Some(4242)).unwrap();
+    std::fs::set_permissions(&socket, open).unwrap();
+    let rig = Rig::listening(limits(), vec![listener]);
+
+    let callers = (0..4).map(|_| {
+        let socket = socket.clone();
+        let each = move |_| ask_as(65534, 4243, &socket);
+        tokio::task::spawn_blocking(move || (0..50).map(each).collect::<Vec<_>>())
+    });
+    for caller in callers.collect::<Vec<_>>() {
+        for answer in caller.await.unwrap() {
+            assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+        }
+    }
+    rig.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn members_of_the_group_may_use_the_socket() {
     if !is_root() {

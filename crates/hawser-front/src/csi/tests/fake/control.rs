@@ -26,7 +26,7 @@ use hawser_core::volume::{
 };
 use hawser_core::{ByteSize, Change, Error, Kind, Result, Timestamp};
 
-use super::{Disk, Storage, missing, not_here};
+use super::{Disk, PASSWORD, Storage, missing, not_here};
 
 /// What the storage rounds sizes up to.
 const UNIT: u64 = 1 << 20;
@@ -42,6 +42,9 @@ pub(crate) struct FakeControl {
     pub(crate) needs_secrets: Mutex<bool>,
     pub(crate) ready: Mutex<bool>,
     pub(crate) sick: Mutex<bool>,
+    /// Where volumes and snapshots have folders that are named as they are: what is deleted here goes
+    /// by its id, and a storage system that trusts an id would do no better.
+    pub(crate) pool: Mutex<Option<PathBuf>>,
 }
 
 #[derive(Default)]
@@ -81,6 +84,13 @@ impl FakeControl {
             needs_secrets: Mutex::new(false),
             ready: Mutex::new(true),
             sick: Mutex::new(false),
+            pool: Mutex::new(None),
+        }
+    }
+
+    fn remove_folder(&self, id: &str) {
+        if let Some(pool) = &*self.pool.lock().unwrap() {
+            let _ = std::fs::remove_dir_all(pool.join(id));
         }
     }
 
@@ -213,6 +223,9 @@ impl Control for FakeControl {
             }
             return self.reply(OperationKind::CreateVolume, Change::Already(known));
         }
+        if request.limit.is_some_and(|limit| size > limit) {
+            return Err(Error::new(Kind::OutOfRange, format!("{size} is above the limit")));
+        }
         let id = VolumeId::generate();
         let class = request.class.unwrap_or_else(|| "default".parse().unwrap());
         let at_node = || Place::node(&"n1".parse().unwrap());
@@ -238,6 +251,7 @@ impl Control for FakeControl {
             },
             identity: Some(Identity::new("serial", id.as_str())),
             publications: Vec::new(),
+            untouched: true,
             operation: None,
             created: Timestamp::now(),
             id,
@@ -250,6 +264,9 @@ impl Control for FakeControl {
 
     async fn delete_volume(&self, volume: &VolumeRef, _: Wait) -> Result<Reply<()>> {
         self.may()?;
+        if let VolumeRef::Id(id) = volume {
+            self.remove_folder(id.as_str());
+        }
         let mut state = self.state();
         let Some(found) = state.volume(volume).ok().cloned() else {
             return Ok(Reply::Done(Change::Already(())));
@@ -331,6 +348,9 @@ impl Control for FakeControl {
 
     async fn delete_snapshot(&self, snapshot: &SnapshotRef, _: Wait) -> Result<Reply<()>> {
         self.may()?;
+        if let SnapshotRef::Id(id) = snapshot {
+            self.remove_folder(id.as_str());
+        }
         let mut state = self.state();
         let Ok(found) = state.snapshot(snapshot).cloned() else {
             return Ok(Reply::Done(Change::Already(())));
@@ -492,11 +512,19 @@ pub(super) fn add(
         (Sharing::ManyReaders, _) if !request.read_only => {
             return Err(Error::new(Kind::Precondition, "it is for readers only"));
         }
+        (_, Some(other)) if request.single_node || other.single_node => {
+            let message = format!("volume {} is with node {}", volume.id, other.node);
+            return Err(Error::new(Kind::Precondition, message));
+        }
         (Sharing::SingleWriter | Sharing::ManyReaders | Sharing::ManyWriters, _) => {}
     }
     let info = serde_json::json!({
         "driver_volume_type": "iscsi",
-        "data": { "target_iqn": "iqn.2026-01.fake", "target_lun": 1 },
+        "data": {
+            "target_iqn": "iqn.2026-01.fake", "target_lun": 1,
+            // As storage systems send it, whether it is needed or not.
+            "auth_password": PASSWORD,
+        },
         "identity": { "scheme": "serial", "value": volume.id },
     });
     let publication = Publication {
@@ -505,18 +533,33 @@ pub(super) fn add(
         read_only: request.read_only,
         node_led: request.node_led,
         claimed: false,
+        single_node: request.single_node,
         needs_secrets,
         state: PublicationState::Published,
         info: Some(ConnectionInfo::try_from(info)?),
         attached: None,
         mounts: Vec::new(),
     };
+    volume.untouched = false;
     volume.publications.push(publication.clone());
     Ok(Change::Made(publication))
 }
 
-/// For tests that look at snapshots that are not ready.
+/// What tests change behind everybody's back.
 impl FakeControl {
+    /// A volume was made this much earlier.
+    pub(crate) fn age(&self, id: &str, by: std::time::Duration) {
+        let id: VolumeId = id.parse().unwrap();
+        let mut state = self.state();
+        let volume = state.volumes.get_mut(&id).unwrap();
+        volume.created = volume.created.checked_sub(by).unwrap();
+    }
+
+    /// The storage of a volume is gone, and with it all that was known of it.
+    pub(crate) fn lose(&self, id: &str) {
+        self.state().volumes.remove(&id.parse().unwrap());
+    }
+
     pub(crate) fn set_snapshot_state(&self, id: &str, to: SnapshotState) {
         let id: SnapshotId = id.parse().unwrap();
         self.state().snapshots.get_mut(&id).unwrap().state = to;

@@ -7,9 +7,10 @@ use async_trait::async_trait;
 use hawser_core::attach::{
     AttachRecord, AttachState, Attached, Detach, Health, Identity, NodeMount,
 };
+use hawser_core::connection::ConnectionInfo;
 use hawser_core::doctor::Finding;
 use hawser_core::filesystem::FormatState;
-use hawser_core::id::{InstanceId, PublicationId};
+use hawser_core::id::{InstanceId, PublicationId, VolumeId};
 use hawser_core::node::NodeRecord;
 use hawser_core::port::Node;
 use hawser_core::port::host::FsUsage;
@@ -84,8 +85,17 @@ fn refused(kind: Kind, why: &str) -> Error {
     Error::new(kind, why.to_owned())
 }
 
-/// Makes what is mounted on; true when it was not there.
+/// The disk that an info leads to: whose info it is does not matter to the storage.
+fn disk_of(info: &ConnectionInfo, volume: &VolumeId) -> VolumeId {
+    let named = info.identity.as_ref().and_then(|identity| identity.value.parse().ok());
+    named.unwrap_or_else(|| volume.clone())
+}
+
+/// Makes what is mounted on; true when it was not there. No link is followed, as on a real host.
 fn make(target: &Path, raw: bool) -> Result<bool> {
+    if target.ancestors().any(Path::is_symlink) {
+        return Err(refused(Kind::Invalid, "a symlink is never followed"));
+    }
     let made = match raw {
         true => fs::File::create_new(target).map(drop),
         false => fs::create_dir(target),
@@ -131,7 +141,8 @@ impl Node for FakeNode {
         if let Some(password) = work.info.secrets.get("auth_password") {
             self.passwords.lock().unwrap().push(password.expose().to_owned());
         }
-        let disk = self.storage.disks().get(&work.volume).copied();
+        let serial = disk_of(&work.info, &work.volume);
+        let disk = self.storage.disks().get(&serial).copied();
         let disk = disk.ok_or_else(|| refused(Kind::NotFound, "the storage has no such disk"))?;
         let mut records = self.records();
         if let Some(record) = records.get(&work.publication) {
@@ -144,12 +155,12 @@ impl Node for FakeNode {
             return Err(refused(Kind::Precondition, "another right has it on this host"));
         }
         let folder = work.info.data.contains_key("folder");
-        let device = PathBuf::from(format!("/dev/fake/{}", work.volume));
+        let device = PathBuf::from(format!("/dev/fake/{serial}"));
         let attached = match folder {
             true => Attached::Directory { path: device },
             false => Attached::Block {
                 device,
-                identity: Some(Identity::new("serial", work.volume.as_str())),
+                identity: Some(Identity::new("serial", serial.as_str())),
                 size: disk.size,
             },
         };
@@ -197,7 +208,7 @@ impl Node for FakeNode {
             return Err(refused(Kind::Precondition, "it cannot be written"));
         }
         let mut disks = self.storage.disks();
-        let disk = disks.get_mut(&record.volume).unwrap();
+        let disk = disks.get_mut(&disk_of(&record.info, &record.volume)).unwrap();
         match (work.state, disk.content) {
             (FormatState::Never, None) => Ok(Change::Already(())),
             (FormatState::Started, None) => {
@@ -216,7 +227,8 @@ impl Node for FakeNode {
             return Err(make());
         }
         let record = self.known(&work.publication)?;
-        let content = self.storage.disks().get(&record.volume).and_then(|disk| disk.content);
+        let serial = disk_of(&record.info, &record.volume);
+        let content = self.storage.disks().get(&serial).and_then(|disk| disk.content);
         if !work.raw && work.filesystem.is_some() && work.filesystem != content {
             return Err(refused(Kind::Precondition, "it holds something else"));
         }

@@ -7,14 +7,13 @@ use hawser_core::name::NodeId;
 use hawser_core::port::Upstream;
 use hawser_core::port::upstream::{Claim, Fact, Grant, Report};
 use hawser_core::publication::PublishRequest;
-use hawser_core::secret::Secret;
 use hawser_core::volume::VolumeRef;
 use hawser_core::{Error, Kind, Result};
 
 use super::FakeControl;
 use super::control::add;
 
-/// What it takes to reach a volume, where it takes a password.
+/// What the storage system sends along; it takes this to reach a volume where it needs secrets.
 pub(in crate::csi::tests) const PASSWORD: &str = "planted-by-the-storage";
 
 /// The control half as a node sees it: the link can go down.
@@ -61,12 +60,13 @@ impl Upstream for FakeUpstream {
             .iter()
             .find(|p| p.node == claim.node)
             .map_or(claim.read_only, |p| p.read_only);
-        let request = PublishRequest { node: claim.node.clone(), read_only, node_led: true };
+        let request =
+            PublishRequest { node_led: true, ..PublishRequest::new(claim.node.clone(), read_only) };
         let publication = add(volume, &request, *self.control.needs_secrets.lock().unwrap())?;
         let publication = publication.into_inner();
         let mut info = publication.info.unwrap();
-        if publication.needs_secrets {
-            info.secrets.insert("auth_password".into(), Secret::new(PASSWORD));
+        if !publication.needs_secrets {
+            info.secrets.clear();
         }
         Ok(Grant {
             volume: volume.id.clone(),

@@ -325,7 +325,7 @@ async fn objects_belong_to_what_made_the_pod() {
 async fn volumes_and_claims_that_change_room_are_heard() {
     let cluster = Cluster::new();
     let this = &cluster.capacities;
-    this.office.tables.classes.tell((*class("fast", DRIVER, "WaitForFirstConsumer")).clone());
+    this.office.tables.classes.tell_made((*class("fast", DRIVER, "WaitForFirstConsumer")).clone());
     let woken = || !std::mem::take(&mut this.state().touched).is_empty();
     let volume = |driver: &str, size: &str| -> Option<Arc<Volume>> {
         let spec = json!({

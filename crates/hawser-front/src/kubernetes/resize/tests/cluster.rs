@@ -264,7 +264,9 @@ async fn claims_and_volumes_of_others_are_left_alone() {
         [("theirs", "ebs.csi.example.com", "u-theirs"), ("stolen", DRIVER, "u-another")]
     {
         let mut volume = own.clone();
-        volume["metadata"] = json!({ "name": format!("pv-{name}") });
+        // With the mark that keeps its object, which anyone's volume of our driver gets.
+        let finalizers = &own["metadata"]["finalizers"];
+        volume["metadata"] = json!({ "name": format!("pv-{name}"), "finalizers": finalizers });
         volume["spec"]["csi"]["driver"] = json!(driver);
         volume["spec"]["claimRef"] = json!({ "namespace": "shop", "name": name, "uid": uid });
         rig.api.put(volume);

@@ -102,6 +102,18 @@ impl Refusal {
         Self::new(422, &message).about(target, name)
     }
 
+    /// A field that nobody may change, as the server names it.
+    pub(super) fn immutable(target: &Target, name: &str, field: &str) -> Self {
+        let why = format!("{field}: Invalid value: field is immutable");
+        let mut refusal = Self::invalid(target, name, &why);
+        if let Self::Status(status) = &mut refusal {
+            status["details"]["causes"] = json!([{
+                "reason": "FieldValueInvalid", "message": why, "field": field,
+            }]);
+        }
+        refusal
+    }
+
     pub(super) fn expired(message: &str) -> Self {
         Self::new(410, message)
     }

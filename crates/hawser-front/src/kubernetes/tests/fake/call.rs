@@ -23,6 +23,8 @@ pub(crate) struct Seen {
     pub(crate) query: String,
     /// What was sent; null where nothing was.
     pub(crate) body: Value,
+    /// The caller wants the metadata of objects and no more.
+    pub(crate) metadata_only: bool,
 }
 
 /// A request, with what it asks for taken apart.
@@ -30,8 +32,6 @@ pub(super) struct Call {
     pub(super) seen: Seen,
     pub(super) query: BTreeMap<String, String>,
     pub(super) content_type: String,
-    /// The caller wants the metadata of objects and no more.
-    metadata_only: bool,
 }
 
 impl Call {
@@ -51,10 +51,10 @@ impl Call {
             path: parts.uri.path().to_owned(),
             query: written.join("&"),
             body,
+            metadata_only: header(&parts.headers, ACCEPT).contains("as=PartialObjectMetadata"),
         };
         let content_type = header(&parts.headers, CONTENT_TYPE);
-        let metadata_only = header(&parts.headers, ACCEPT).contains("as=PartialObjectMetadata");
-        Ok(Self { seen, query, content_type, metadata_only })
+        Ok(Self { seen, query, content_type })
     }
 
     pub(super) fn option(&self, name: &str) -> &str {
@@ -78,7 +78,7 @@ impl Call {
     }
 
     pub(super) fn view(&self, target: &Target) -> View {
-        View { api_version: target.api_version(), metadata_only: self.metadata_only }
+        View { api_version: target.api_version(), metadata_only: self.seen.metadata_only }
     }
 }
 

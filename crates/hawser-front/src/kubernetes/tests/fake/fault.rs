@@ -15,6 +15,8 @@ use super::state::State;
 pub(crate) enum Fault {
     /// It is refused with this code and not begun.
     Refused(u16),
+    /// It is refused with this code and not begun, after this time.
+    RefusedLate(Duration, u16),
     /// The connection is reset before it is begun.
     Reset,
     /// It is not done, and never answered.

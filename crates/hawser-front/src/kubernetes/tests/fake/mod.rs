@@ -91,6 +91,10 @@ impl FakeApi {
         if let Some(fault) = fault {
             match fault {
                 Fault::Refused(code) => return answer::refuse(&fault::told(code)),
+                Fault::RefusedLate(time, code) => {
+                    tokio::time::sleep(time).await;
+                    return answer::refuse(&fault::told(code));
+                }
                 Fault::Reset => return Err(fault::reset()),
                 Fault::Hang => return std::future::pending().await,
                 Fault::Slow(time) => tokio::time::sleep(time).await,
@@ -111,7 +115,14 @@ impl FakeApi {
                 tokio::time::sleep(time).await;
                 answer
             }
-            Some(Fault::Refused(_) | Fault::Reset | Fault::Hang | Fault::Slow(_)) | None => answer,
+            Some(
+                Fault::Refused(_)
+                | Fault::RefusedLate(..)
+                | Fault::Reset
+                | Fault::Hang
+                | Fault::Slow(_),
+            )
+            | None => answer,
         }
     }
 }

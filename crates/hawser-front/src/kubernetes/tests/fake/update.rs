@@ -112,7 +112,7 @@ fn check_identity(target: &Target, old: &Value, new: &Value) -> Result<(), Refus
         return Err(Refusal::bad_request(message));
     }
     if differs("uid") {
-        return Err(Refusal::conflict(target, name, "Precondition failed: UID in precondition"));
+        return Err(Refusal::immutable(target, name, "metadata.uid"));
     }
     if differs("resourceVersion") {
         let why = "the object has been modified; please apply your changes to the latest version \

@@ -192,8 +192,9 @@ async fn requests_fail_as_they_are_told_to() {
     fake.delete(PV);
     post(1, Fault::DoneBut(504));
     assert_eq!(code(create().await), (504, "Timeout".into()));
-    let Seen { method, path, query, body } = fake.requests().remove(0);
+    let Seen { method, path, query, body, metadata_only } = fake.requests().remove(0);
     assert_eq!((method, path.as_str()), (Method::POST, "/api/v1/persistentvolumes"));
+    assert!(!metadata_only);
     assert_eq!((query.as_str(), &body["metadata"]["name"]), ("", &json!("pv-1")));
 
     let begun = tokio::time::Instant::now();

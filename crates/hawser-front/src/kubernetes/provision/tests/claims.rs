@@ -1,19 +1,11 @@
 //! Claims get volumes, whatever happens meanwhile.
 
-use hawser_core::{Error, Kind};
-use serde_json::{Value, json};
+use http::Method;
+use serde_json::json;
 
+use super::{bound, phase};
 use crate::kubernetes::tests::fake::Fault;
 use crate::kubernetes::tests::rig::{DRIVER, Rig, claim};
-use http::Method;
-
-fn phase(object: &Value) -> &str {
-    object["status"]["phase"].as_str().unwrap_or_default()
-}
-
-fn bound(object: &Value) -> bool {
-    phase(object) == "Bound"
-}
 
 #[tokio::test]
 async fn a_claim_gets_a_volume_and_both_say_that_they_are_bound() {
@@ -56,10 +48,46 @@ async fn a_claim_costs_four_requests_of_ours() {
         [
             format!("PATCH {claims}"),
             "POST /api/v1/persistentvolumes".to_owned(),
-            format!("PATCH {claims}/status"),
             format!("PATCH /api/v1/persistentvolumes/{name}/status"),
+            format!("PATCH {claims}/status"),
         ]
     );
+}
+
+/// The controller-manager calls a bound claim Lost whose volume it has not looked at. When it said that
+/// the volume is Bound it has looked at it.
+#[tokio::test]
+async fn a_claim_is_not_said_to_be_bound_before_its_volume_is() {
+    let mut rig = Rig::running();
+    rig.class("gold", DRIVER);
+    rig.api.fail(usize::MAX, Method::PATCH, "persistentvolumes", Fault::Refused(500));
+    let claim = rig.claim("data", "gold", DRIVER);
+    let name = format!("persistentvolumes/pvc-{}", claim["metadata"]["uid"].as_str().unwrap());
+    rig.api.wait(&name, |_| true).await;
+    tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+    let claim = rig.api.object("persistentvolumeclaims/shop/data").unwrap();
+    assert_eq!(phase(&claim), "Pending");
+
+    rig.api.update(&name, |volume| volume["status"]["phase"] = json!("Bound"));
+
+    rig.api.wait("persistentvolumeclaims/shop/data", bound).await;
+    rig.stop().await;
+}
+
+#[tokio::test]
+async fn a_claim_of_the_empty_class_of_attributes_gets_a_volume() {
+    let mut rig = Rig::running();
+    rig.class("gold", DRIVER);
+    let mut plain = claim("data", "gold", DRIVER);
+    plain["spec"]["volumeAttributesClassName"] = json!("");
+    rig.api.put(plain);
+
+    let claim = rig.api.wait("persistentvolumeclaims/shop/data", bound).await;
+
+    let name = claim["spec"]["volumeName"].as_str().unwrap();
+    let volume = rig.api.object(&format!("persistentvolumes/{name}")).unwrap();
+    assert!(volume["spec"]["volumeAttributesClassName"].is_null(), "{volume:#}");
+    rig.stop().await;
 }
 
 #[tokio::test]
@@ -154,79 +182,5 @@ async fn a_claim_that_was_called_lost_is_bound_again() {
     });
 
     rig.api.wait("persistentvolumeclaims/shop/data", bound).await;
-    rig.stop().await;
-}
-
-#[tokio::test]
-async fn what_the_driver_refuses_is_told_as_an_event_and_tried_again() {
-    let mut rig = Rig::running();
-    *rig.control.fail.lock().unwrap() = Some(|| Error::new(Kind::NoSpace, "the pool is full"));
-    rig.class("gold", DRIVER);
-    rig.claim("data", "gold", DRIVER);
-    let told = |api: &crate::kubernetes::tests::fake::FakeApi| !api.objects("events").is_empty();
-    assert!(rig.api.until(told).await);
-    let event = rig.api.objects("events").remove(0);
-    assert_eq!(event["reason"], "ProvisioningFailed");
-    assert_eq!(event["involvedObject"]["name"], "data");
-    assert!(event["message"].as_str().unwrap().contains("the pool is full"), "{event:#}");
-
-    *rig.control.fail.lock().unwrap() = None;
-
-    rig.api.wait("persistentvolumeclaims/shop/data", bound).await;
-    rig.stop().await;
-}
-
-#[tokio::test]
-async fn a_volume_whose_claim_went_while_it_was_made_is_removed() {
-    let mut rig = Rig::running();
-    *rig.control.slow.lock().unwrap() = true;
-    rig.class("gold", DRIVER);
-    rig.claim("data", "gold", DRIVER);
-    let control = rig.control.clone();
-    while control.count() == 0 {
-        tokio::task::yield_now().await;
-    }
-
-    rig.api.delete("persistentvolumeclaims/shop/data");
-    *rig.control.slow.lock().unwrap() = false;
-
-    for _ in 0..600 {
-        if control.count() == 0 {
-            break;
-        }
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
-    }
-    assert_eq!(control.count(), 0);
-    assert!(rig.api.objects("persistentvolumes").is_empty());
-    rig.stop().await;
-}
-
-#[tokio::test]
-async fn a_node_without_room_is_given_back_to_the_scheduler() {
-    let mut rig = Rig::running();
-    *rig.control.fail.lock().unwrap() = Some(|| Error::new(Kind::NoSpace, "full"));
-    rig.api.put(json!({
-        "apiVersion": "v1", "kind": "Node",
-        "metadata": { "name": "n1", "labels": { "topology.hawser.storage/node": "n1" } },
-    }));
-    rig.api.put(json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "CSINode", "metadata": { "name": "n1" },
-        "spec": { "drivers": [{
-            "name": DRIVER, "nodeID": "n1", "topologyKeys": ["topology.hawser.storage/node"],
-        }] },
-    }));
-    rig.api.put(json!({
-        "apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": { "name": "late" },
-        "provisioner": DRIVER, "volumeBindingMode": "WaitForFirstConsumer",
-    }));
-    let mut chosen = claim("data", "late", DRIVER);
-    chosen["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] = json!("n1");
-    rig.api.put(chosen);
-
-    rig.api
-        .wait("persistentvolumeclaims/shop/data", |claim| {
-            claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].is_null()
-        })
-        .await;
     rig.stop().await;
 }
