@@ -287,11 +287,25 @@ impl Program {
 
     /// Its resident memory.
     pub fn resident_kib(&self) -> u64 {
+        self.status_kib("VmRSS:")
+    }
+
+    /// The most that it ever had.
+    pub fn most_resident_kib(&self) -> u64 {
+        self.status_kib("VmHWM:")
+    }
+
+    fn status_kib(&self, field: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()));
         let status = status.expect("the process is there");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
         let number = line.and_then(|line| line.split_whitespace().next());
         number.and_then(|number| number.parse().ok()).expect("a number of KiB")
+    }
+
+    /// Where it says what it says.
+    pub fn log(&self) -> &Path {
+        &self.log
     }
 
     /// The last lines of its log.

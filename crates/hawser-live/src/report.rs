@@ -29,8 +29,11 @@ impl Report {
         let Figure { ours, peer, ratio, bar } = figure;
         let peer = peer.unwrap_or_else(|| "-".into());
         let ratio = ratio.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}"));
-        let (bar, reached) = bar.unwrap_or_else(|| ("-".into(), true));
-        let verdict = if reached { "ok" } else { "short" };
+        let (bar, verdict) = match bar {
+            Some((bar, true)) => (bar, "ok"),
+            Some((bar, false)) => (bar, "short"),
+            None => ("-".into(), "-"),
+        };
         let line =
             format!("bench {name}: ours={ours} peer={peer} ratio={ratio} bar={bar} {verdict}");
         println!("{line}");

@@ -25,6 +25,9 @@ use hawser_testkit::mem_store::MemStore;
 use serde_json::json;
 use tempfile::TempDir;
 
+/// The one node.
+const NODE: &str = "here";
+
 /// What outlives a crash: the host with its files, and the store.
 pub struct Rig {
     /// The host.
@@ -34,6 +37,8 @@ pub struct Rig {
     /// Writes are dear: volumes of an orchestrator are recorded when they are made, and what nobody
     /// asks for again for so long is swept.
     pub drafts: Option<Duration>,
+    /// Storage that every node reaches; else it is part of the one node that there is.
+    pub anywhere: bool,
     instance: InstanceId,
     dir: TempDir,
 }
@@ -63,6 +68,7 @@ impl Rig {
             host: Arc::new(FakeHost::at(dir.path())),
             store: Arc::new(MemStore::new()),
             drafts: None,
+            anywhere: false,
             instance: InstanceId::generate(),
             dir,
         }
@@ -88,7 +94,8 @@ impl Rig {
         let path = self.path(&format!("pool-{name}"));
         let settings = json!({ "path": path, "kind": kind, "overcommit": 1000.0 });
         let settings = settings.as_object().cloned().unwrap_or_default();
-        let deps = Deps::new(name.parse()?, host.clone());
+        let node = if self.anywhere { None } else { Some(NODE.parse()?) };
+        let deps = Deps { node, ..Deps::new(name.parse()?, host.clone()) };
         let provider = hawser_provider::find("local")?.open(settings, &deps).await?;
         let class = Class {
             name: name.parse()?,
@@ -118,7 +125,7 @@ impl Rig {
         let registry: Arc<dyn Registry> = Arc::new(FaultyRegistry::new(Arc::new(registry), faults));
         let local: Arc<dyn Connector> = Arc::new(hawser_connect::Local);
         let local: Arc<dyn Connector> = Arc::new(FaultyConnector::new(local, faults));
-        let node: NodeId = "here".parse()?;
+        let node: NodeId = NODE.parse()?;
         let half = NodeHalf::new(NodeParts {
             id: node.clone(),
             instance: self.instance.clone(),

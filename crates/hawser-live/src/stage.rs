@@ -192,6 +192,14 @@ impl Machine {
         machine
     }
 
+    /// The same with storage that every node reaches.
+    #[must_use]
+    pub fn of_the_network(mut self) -> Self {
+        let rig = Arc::get_mut(&mut self.rig).expect("nobody else has it yet");
+        rig.anywhere = true;
+        self
+    }
+
     /// Starts the process.
     pub async fn start(&self) -> Stage {
         let (rig, store) = (self.rig.clone(), self.store.clone());
@@ -216,6 +224,11 @@ impl Default for Machine {
 }
 
 impl Stage {
+    /// Waits until a write went wrong; whoever asked for it may have been told that it takes longer.
+    pub async fn until_struck(&self) {
+        self.until("a write goes wrong", async || self.store.struck()).await;
+    }
+
     /// A process on a fresh machine.
     pub async fn new() -> Self {
         Machine::new().start().await

@@ -95,7 +95,10 @@ fn wait_until_looked_at(cluster: &mut Cluster) {
             "hostPath": { "path": "/nowhere" },
         },
     });
-    cluster.kubectl().apply_json(&[volume, claim("by-hand", "by-hand", "1Mi", json!({}))]);
+    cluster.kubectl().apply_json(&[
+        volume,
+        claim("by-hand", "by-hand", "1Mi", json!({ "volumeName": "by-hand" })),
+    ]);
     wait_bound(cluster, "by-hand");
     std::thread::sleep(ALL_LOOKED_AT);
     let by_hand = Object::within("default", "persistentvolumeclaim", "by-hand");

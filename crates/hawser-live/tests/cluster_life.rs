@@ -6,10 +6,10 @@
 mod life;
 
 use hawser_live::cluster::driver::{
-    ATTACHED, Chart, Driver, Half, Hawser, LOCAL, OLDER_CLASSES, Records, Sidecar, Stamps, install,
+    ATTACHED, Chart, Driver, Half, Hawser, LOCAL, Records, Sidecar, Stamps, install,
     snapshot_controller,
 };
-use hawser_live::cluster::{Cluster, ClusterError, Limits, Options, Place, chain};
+use hawser_live::cluster::{Cluster, Limits, Options};
 
 use life::live;
 
@@ -20,8 +20,7 @@ fn options() -> Options {
 
 /// With these sidecars too.
 fn with(sidecars: &[Sidecar]) -> Options {
-    let options = options().server_arg(OLDER_CLASSES);
-    sidecars.iter().fold(options, |options, sidecar| options.program(sidecar.program()))
+    sidecars.iter().fold(options(), |options, sidecar| options.program(sidecar.program()))
 }
 
 /// One process does everything: the driver, the node, and the work of four sidecars.
@@ -64,21 +63,12 @@ fn cluster_life_of_volumes_of_the_node_without_sidecars() {
 
 #[test]
 fn cluster_life_of_volumes_of_the_node_with_sidecars() {
-    with_sidecars(LOCAL, &Sidecar::USUAL);
+    with_sidecars(LOCAL, &Sidecar::OF_NODES);
 }
 
 #[test]
 fn cluster_life_of_attached_volumes_with_sidecars() {
-    match Place::of_environment().program(Sidecar::Attacher.program()) {
-        Ok(_) => {}
-        Err(error @ ClusterError::NotServed { .. }) => {
-            hawser_testkit::skip(chain(&error));
-            return;
-        }
-        Err(error) => panic!("{}", chain(&error)),
-    }
-    let [provisioner, resizer, snapshotter] = Sidecar::USUAL;
-    with_sidecars(ATTACHED, &[provisioner, Sidecar::Attacher, resizer, snapshotter]);
+    with_sidecars(ATTACHED, &Sidecar::ALL);
 }
 
 /// The Deployment and the DaemonSet that users apply, in real pods.

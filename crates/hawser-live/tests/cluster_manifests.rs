@@ -96,6 +96,56 @@ fn cluster_certificates_are_secrets_that_the_manifests_name() {
     cluster.end();
 }
 
+/// The pods of a manifest as the server has them, with the name of their workload.
+fn pods(kubectl: &Kubectl, file: &str) -> Vec<(String, Value)> {
+    let args = ["apply", "--server-side", "--force-conflicts", "--dry-run=server", "-o", "json"];
+    let said = kubectl.ok(&[&args[..], &["-f", file]].concat());
+    let all: Value = serde_json::from_str(&said).expect("kubectl speaks JSON");
+    let items = all["items"].as_array().expect("a list").iter();
+    let workloads = items.filter(|item| item["spec"]["template"].is_object());
+    let pod = |item: &Value| {
+        let name = item["metadata"]["name"].as_str().expect("a name").to_owned();
+        (name, item["spec"]["template"]["spec"].clone())
+    };
+    workloads.map(pod).collect()
+}
+
+/// Only the driver of a node may do everything, because mounts that pods see need it.
+#[test]
+fn cluster_containers_have_no_right_that_they_can_do_without() {
+    let cluster = server();
+    for file in ["hawser.yaml", "hawser-sidecars.yaml"] {
+        let path = repository("deploy/kubernetes").join(file).display().to_string();
+        let pods = pods(cluster.kubectl(), &path);
+        assert_eq!(pods.len(), 2, "{file} has a controller and a node");
+        for (workload, pod) in pods {
+            let what = format!("{file}: {workload}");
+            assert_ne!(pod["hostPID"], true, "{what} sees the processes of the host");
+            assert_ne!(pod["hostIPC"], true, "{what} sees the memory of others");
+            let of_node = workload == "hawser-node";
+            if !of_node {
+                assert_eq!(pod["securityContext"]["runAsNonRoot"], true, "{what} may be root");
+                let volumes = pod["volumes"].as_array().expect("volumes");
+                assert!(volumes.iter().all(|volume| volume["hostPath"].is_null()), "{volumes:#?}");
+            }
+            for container in pod["containers"].as_array().expect("containers") {
+                let rights = &container["securityContext"];
+                let what = format!("{what}, {}: {rights:#}", container["name"]);
+                assert_eq!(rights["readOnlyRootFilesystem"], true, "{what}");
+                if of_node && container["name"] == "hawser" {
+                    assert_eq!(rights["privileged"], true, "{what}");
+                    continue;
+                }
+                assert_ne!(rights["privileged"], true, "{what}");
+                assert_eq!(rights["allowPrivilegeEscalation"], false, "{what}");
+                assert_eq!(rights["capabilities"], json!({ "drop": ["ALL"] }), "{what}");
+                assert_eq!(rights["seccompProfile"]["type"], "RuntimeDefault", "{what}");
+            }
+        }
+    }
+    cluster.end();
+}
+
 #[test]
 fn cluster_accounts_have_the_rights_that_they_need_and_no_others() {
     let cluster = server();
@@ -116,10 +166,19 @@ fn cluster_accounts_have_the_rights_that_they_need_and_no_others() {
         ("create", "persistentvolumes", "default"),
         ("patch", "persistentvolumeclaims", "default"),
         ("patch", "volumeattachments.storage.k8s.io", "default"),
+        ("get", "persistentvolumeclaims", "default"),
+        ("get", "csidrivers.storage.k8s.io", "default"),
+        ("get", "volumeattributesclasses.storage.k8s.io", "default"),
+        ("get", "volumesnapshots.snapshot.storage.k8s.io", "default"),
+        ("list", "volumesnapshots.snapshot.storage.k8s.io", "default"),
+        ("patch", "volumesnapshots.snapshot.storage.k8s.io", "default"),
         ("watch", "volumesnapshotcontents.snapshot.storage.k8s.io", "default"),
         ("create", "records.hawser.storage", NAMESPACE),
+        ("patch", "records.hawser.storage/hawser--tick", NAMESPACE),
         ("create", "secrets", NAMESPACE),
-        ("update", "leases.coordination.k8s.io", NAMESPACE),
+        ("patch", "secrets/hawser--tick", NAMESPACE),
+        ("create", "leases.coordination.k8s.io", NAMESPACE),
+        ("update", "leases.coordination.k8s.io/hawser-csi-controller", NAMESPACE),
     ] {
         assert!(can("hawser-controller", verb, what, namespace), "cannot {verb} {what}");
     }
@@ -128,7 +187,11 @@ fn cluster_accounts_have_the_rights_that_they_need_and_no_others() {
         ("list", "secrets", "kube-system"),
         ("create", "records.hawser.storage", "default"),
         ("create", "pods", NAMESPACE),
+        ("patch", "secrets/hawser-node-tls", NAMESPACE),
+        ("update", "leases.coordination.k8s.io/another", NAMESPACE),
         ("patch", "nodes", "default"),
+        ("delete", "volumesnapshots.snapshot.storage.k8s.io", "default"),
+        ("watch", "csidrivers.storage.k8s.io", "default"),
         ("delete", "persistentvolumeclaims", "default"),
         ("create", "clusterrolebindings.rbac.authorization.k8s.io", "default"),
     ] {

@@ -1,6 +1,6 @@
 //! The Kubernetes store against a real API server: its contract, and what no fake can prove.
 //!
-//! Asked for by name. `HAWSER_CLUSTER_KUBECONFIG` names the kubeconfig of an administrator of a
+//! `make e2e-store` runs it. `HAWSER_CLUSTER_KUBECONFIG` names the kubeconfig of an administrator of a
 //! cluster that is there for tests: each test makes a namespace and leaves it behind. An API server
 //! and an etcd are enough of a cluster.
 

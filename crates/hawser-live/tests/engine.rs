@@ -98,6 +98,19 @@ async fn a_request_that_differs_is_refused_with_both_values() {
 }
 
 #[tokio::test]
+async fn a_volume_that_would_be_larger_than_it_may_be_is_not_made() {
+    let stage = Stage::new().await;
+    let (size, limit) = (Some(ByteSize::bytes((16 << 20) + 1)), Some(ByteSize::mib(16)));
+    let wanted = VolumeRequest { size, limit, ..request("v", 16) };
+
+    let error = stage.create(wanted).await.unwrap_err();
+
+    assert_eq!(error.kind(), Kind::OutOfRange, "{}", error.sentence());
+    assert!(error.sentence().contains("17MiB"), "{}", error.sentence());
+    stage.life.control.get_volume(&by_name("v")).await.unwrap_err();
+}
+
+#[tokio::test]
 async fn a_hundred_callers_with_one_name_make_one_volume() {
     let stage = Stage::new().await;
 
@@ -113,6 +126,8 @@ async fn a_hundred_callers_with_one_name_make_one_volume() {
 
     let id = &answers[0].get().id;
     assert!(answers.iter().all(|answer| answer.get().id == *id));
+    let made = answers.iter().filter(|answer| answer.is_made()).count();
+    assert_eq!(made, 1, "only one of them may take it back");
     let all =
         control.list_volumes(&VolumeFilter::default(), &PageRequest::largest()).await.unwrap();
     assert_eq!(all.items.len(), 1);

@@ -87,7 +87,7 @@ fn cut_off(machine: &Machine, name: &str) {
         let reply =
             stage.life.control.create_volume(claim(name), WAIT / 100).await.expect("answered");
         assert!(matches!(reply, Reply::Pending(_)));
-        assert!(stage.store.struck());
+        stage.until_struck().await;
     });
     assert_eq!(images(&machine.rig).len(), 1, "the storage was made");
 }
@@ -134,7 +134,8 @@ async fn where_writes_are_cheap_the_intent_is_written_first() {
 
 #[tokio::test]
 async fn requests_meet_a_creation_that_is_not_recorded() {
-    let stage = Machine::dear(NEVER).start().await;
+    // Of one node it would be asked for room before anything begins.
+    let stage = Machine::dear(NEVER).of_the_network().start().await;
     let control = &stage.life.control;
     stage.rig.host.hang_always("usage");
 
@@ -219,7 +220,7 @@ async fn a_cancel_that_comes_after_the_record_does_not_call_it_failed() {
         .strike_once(|method, key, value| records(method, key, value).then_some(Strike::Silent));
     let reply = stage.life.control.create_volume(claim("pvc-1"), WAIT / 100).await.unwrap();
     let Reply::Pending(operation) = reply else { panic!("answered without an answer") };
-    assert!(stage.store.struck());
+    stage.until_struck().await;
 
     let cancelled = stage.life.control.cancel_operation(&operation.id).await.unwrap();
 

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use hawser_core::doctor::FindingCode;
 use hawser_core::error::{Error, Kind, Outcome, Result};
-use hawser_core::group::Group;
+use hawser_core::group::{Group, GroupRequest};
 use hawser_core::id::SnapshotId;
-use hawser_core::name::{Alias, Scope};
+use hawser_core::name::{Alias, Labels, Scope};
 use hawser_core::operation::{OperationKind, OperationState};
 use hawser_core::page::PageRequest;
 use hawser_core::port::control::Reply;
@@ -111,11 +111,15 @@ async fn the_same_request_again_answers_the_same_group_and_another_is_refused() 
     let again = done(again);
     let other = take(&stage, "g", &["a", "c"]).await.unwrap_err();
     let fewer = take(&stage, "g", &["a"]).await.unwrap_err();
+    let pairs = std::collections::BTreeMap::from([("tier".to_owned(), "gold".to_owned())]);
+    let labels = Labels::try_from(pairs).unwrap();
+    let labelled = GroupRequest { labels, ..group_of("g", &["a", "b"]) };
+    let labelled = stage.life.control.create_group(labelled, WAIT).await.unwrap_err();
 
     assert!(!again.is_made());
     assert_eq!(again.get(), &first);
     assert_eq!(stage.life.control.get_group(&group_named("g")).await.unwrap(), first);
-    for error in [other, fewer] {
+    for error in [other, fewer, labelled] {
         assert_eq!(error.kind(), Kind::Exists, "{}", error.sentence());
     }
     done(stage.life.control.delete_volume(&by_name("a"), WAIT).await.unwrap());
@@ -440,7 +444,7 @@ fn a_cut_that_was_not_recorded_as_whole_is_not_trusted() {
         });
         let create = stage.life.control.create_group(group_of("g", &["a", "b"]), SHORT);
         assert!(matches!(create.await.unwrap(), Reply::Pending(_)));
-        assert!(stage.store.struck());
+        stage.until_struck().await;
     });
     volumes.iter().for_each(|volume| write_mark(&image(&machine.rig, volume), 2));
 
@@ -463,7 +467,7 @@ fn a_group_that_was_being_removed_when_the_server_died_is_removed() {
         });
         let removal = stage.life.control.delete_group(&group_named("g"), SHORT).await.unwrap();
         assert!(matches!(removal, Reply::Pending(_)));
-        assert!(stage.store.struck());
+        stage.until_struck().await;
     });
 
     machine.life(async |stage| {

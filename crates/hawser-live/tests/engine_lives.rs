@@ -141,7 +141,7 @@ fn an_undo_that_ends_unconfirmed_after_a_restart_is_not_called_a_success() {
         });
         let cancel = stage.life.control.cancel_operation(&pending.id);
         let _ = tokio::time::timeout(SHORT, cancel).await;
-        assert!(stage.store.struck());
+        stage.until_struck().await;
         operation = Some(pending.id);
     });
     let operation = operation.expect("begun");

@@ -57,7 +57,7 @@ async fn a_cancel_that_comes_after_the_end_does_not_call_it_failed() {
     });
     let reply = stage.life.control.create_volume(request("a", 16), SHORT).await.unwrap();
     let Reply::Pending(operation) = reply else { panic!("answered without an answer") };
-    assert!(stage.store.struck());
+    stage.until_struck().await;
 
     let cancelled = stage.life.control.cancel_operation(&operation.id).await.unwrap();
 

@@ -50,6 +50,34 @@ async fn a_volume_that_nobody_published_is_not_granted_unless_the_claim_publishe
     assert!(stage.get("v").await.publications.is_empty());
 }
 
+/// A node that was taken over could help itself to every volume of the network otherwise.
+#[tokio::test]
+async fn a_volume_that_other_nodes_reach_is_not_published_by_a_claim() {
+    let stage = Machine::new().of_the_network().start().await;
+    let volume = stage.volume("v").await;
+
+    let refused = stage.life.upstream.grant(&claim(&stage, &volume, true)).await.unwrap_err();
+
+    assert_eq!(refused.kind(), Kind::Precondition, "{}", refused.sentence());
+    assert!(stage.get("v").await.publications.is_empty());
+}
+
+/// CVE-2019-11255, the side of the node: what is told of a volume needs the right that was given.
+#[tokio::test]
+async fn a_right_to_another_volume_tells_nothing_of_this_one() {
+    let stage = Stage::new().await;
+    let (own, other) = (stage.volume("own").await, stage.volume("other").await);
+    let grant = stage.life.upstream.grant(&claim(&stage, &own, true)).await.unwrap();
+    stage.life.upstream.grant(&claim(&stage, &other, true)).await.unwrap();
+    let mut foreign = report(&stage, &grant, device("mine"));
+    foreign.volume = other.id.clone();
+
+    let refused = stage.life.upstream.report(&foreign).await.unwrap_err();
+
+    assert_eq!(refused.kind(), Kind::Precondition, "{}", refused.sentence());
+    assert!(stage.get("other").await.publications[0].attached.is_none());
+}
+
 #[tokio::test]
 async fn a_claim_publishes_once_and_a_release_takes_it_back() {
     let stage = Stage::new().await;
@@ -204,4 +232,26 @@ async fn a_csi_name_is_kept_by_the_volume_s_own_record() {
     let other = VolumeRequest::new(alias, ByteSize::mib(32));
     let refused = stage.life.control.create_volume(other, WAIT).await.unwrap_err();
     assert_eq!(refused.kind(), Kind::Exists);
+}
+
+#[tokio::test]
+async fn a_right_that_is_there_outlives_storage_that_does_not_answer_about_it() {
+    let stage = Stage::new().await;
+    let volume = stage.volume("v").await;
+    publish(&stage, "v").await;
+    // Secrets are asked for at every use.
+    stage
+        .rewrite(&volume, |record| {
+            record["volume"]["publications"][0]["needs_secrets"] = true.into();
+        })
+        .await;
+    let image = stage.rig.path("pool-default/volumes").join(format!("{}.img", volume.id));
+    let away = image.with_extension("away");
+    std::fs::rename(&image, &away).unwrap();
+
+    stage.life.upstream.grant(&claim(&stage, &volume, false)).await.unwrap_err();
+
+    assert_eq!(stage.get("v").await.publications.len(), 1, "taken away");
+    std::fs::rename(&away, &image).unwrap();
+    stage.life.upstream.grant(&claim(&stage, &volume, false)).await.expect("granted");
 }

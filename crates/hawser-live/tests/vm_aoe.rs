@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "vm_aoe/bench.rs"]
+mod bench;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,60 +14,22 @@ use std::time::{Duration, Instant};
 use hawser_core::attach::{Attach, Attached, Detach, Identity};
 use hawser_core::{ByteSize, Change, Error, Outcome, Reason};
 use hawser_live::lab::guest::aoe::{Ether, NEAR, Vblade, set_dead_seconds};
+use hawser_live::lab::guest::faults::Kills;
+use hawser_live::lab::guest::luks::keeps_a_secret;
 use hawser_live::lab::guest::{Leftovers, Volume, cmd, wait_for};
 use serde_json::{Value, json};
 
+use bench::{Bench, MOUNT, data_at, flush};
+
 const NODE: &str = "/dev/etherd/e7.1";
-const MOUNT: &str = "/mnt/aoe";
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn volume_at(slot: u8, more: Value) -> Volume {
-    let mut data =
-        json!({ "target_shelf": 7, "target_lun": slot, "volume_id": format!("v{slot}") });
-    for (key, value) in more.as_object().unwrap() {
-        data[key] = value.clone();
-    }
-    Volume::new("aoe", data)
+    Volume::new("aoe", data_at(slot, more))
 }
 
 fn volume() -> Volume {
     volume_at(1, json!({}))
-}
-
-/// A network with one target of 32 MiB. Fields are dropped in order: targets before the network.
-struct Bench {
-    target: Vblade,
-    before: Leftovers,
-    _net: Ether,
-}
-
-impl Bench {
-    fn new() -> Self {
-        let net = Ether::new();
-        let before = Leftovers::snapshot();
-        Self { target: Vblade::new(7, 1, 32), before, _net: net }
-    }
-
-    /// Nothing is left right after a detach; a target that answers is found again by and by.
-    #[track_caller]
-    fn assert_clean(&self) {
-        self.before.assert_restored();
-    }
-}
-
-/// A test that fails shows what the kernel said, and does not take the others with it.
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let said = cmd("dmesg").run().stdout;
-            let lines: Vec<&str> = said.lines().collect();
-            println!("{}", lines[lines.len().saturating_sub(30)..].join("\n"));
-            cmd("umount").args(["-l", MOUNT]).run();
-            for entry in fs::read_dir("/run/hawser").into_iter().flatten().flatten() {
-                let _ = fs::remove_file(entry.path());
-            }
-        }
-    }
 }
 
 fn write(device: &Path, at: u64, byte: u8) {
@@ -183,7 +148,7 @@ fn what_cannot_be_attached_leaves_nothing() {
         assert_ne!(error.outcome(), Outcome::Unknown, "{error:?}");
         assert_eq!(volume.disconnect().unwrap(), Change::Already(()));
         // Asking for one target brings in every other; those stay.
-        let _ = fs::write("/dev/etherd/flush", "all");
+        flush();
         bench.assert_clean();
     }
 }
@@ -239,6 +204,15 @@ fn a_device_in_use_is_not_taken_away() {
     assert!(volume.connect().unwrap().is_made());
     assert!(cmd("e2fsck").args(["-f", "-n", NODE]).succeeds());
     assert!(volume.disconnect().unwrap().is_made());
+    bench.assert_clean();
+}
+
+#[test]
+fn luks2_above_it_keeps_what_is_written_from_the_storage() {
+    let bench = Bench::new();
+
+    keeps_a_secret("aoe", data_at(1, json!({})), &Attach::default());
+
     bench.assert_clean();
 }
 
@@ -359,7 +333,16 @@ fn a_pulled_cable_is_no_target() {
 }
 
 #[test]
-fn case_26_a_kill_at_any_moment_is_made_good() {
+fn case_26_a_call_that_is_killed_between_two_steps_is_made_good() {
+    let bench = Bench::new();
+
+    Kills::of("AOE", &bench.asked(), &bench.before).sweep(&flush).some(3).run();
+
+    bench.assert_clean();
+}
+
+#[test]
+fn case_26_a_call_that_is_dropped_at_any_moment_is_finished_by_the_next() {
     let bench = Bench::new();
     let volume = volume();
     for step in 0..12 {
@@ -373,7 +356,7 @@ fn case_26_a_kill_at_any_moment_is_made_good() {
         }
         volume.disconnect().unwrap();
         assert_eq!(volume.disconnect().unwrap(), Change::Already(()), "step {step}");
-        let _ = fs::write("/dev/etherd/flush", "all");
+        flush();
         bench.assert_clean();
     }
 }

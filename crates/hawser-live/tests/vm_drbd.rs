@@ -2,132 +2,27 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "vm_drbd/bench.rs"]
+mod bench;
+
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Once;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Detach, Identity};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
-use hawser_live::lab::guest::drbd::{Backing, ByHand, End, SECRET, add_addresses, config};
-use hawser_live::lab::guest::{Cut, Leftovers, Volume, cmd, modprobe, wait_for};
-use serde_json::{Value, json};
+use hawser_live::lab::guest::drbd::SECRET;
+use hawser_live::lab::guest::faults::Kills;
+use hawser_live::lab::guest::luks::keeps_a_secret;
+use hawser_live::lab::guest::{Cut, Leftovers, cmd, wait_for};
+use serde_json::json;
 
-const NODE: &str = "/dev/drbd100";
-const MOUNT: &str = "/mnt/drbd";
+use bench::{Bench, MOUNT, NODE};
+
 const LIMIT: Duration = Duration::from_secs(60);
-
-/// What was made once for all tests.
-static IN_SYNC: Once = Once::new();
-
-/// The near end is for what is tested, the far end is handled by hand.
-struct Bench {
-    near: Backing,
-    far: Backing,
-    config: String,
-    far_end: ByHand,
-    before: Leftovers,
-}
-
-impl Bench {
-    /// Both ends hold the same; the far one is up, the near one is not.
-    fn new() -> Self {
-        // Making both ends the same takes longer than most tests: it is done once.
-        IN_SYNC.call_once(|| {
-            let bench = Self::raw();
-            bench.near_end().create_metadata();
-            bench.far_end.create_metadata();
-            bench.far_end.admin(&["up"]);
-            let near_end = bench.near_end();
-            near_end.admin(&["up"]);
-            near_end.skip_first_sync();
-            drop(near_end);
-            bench.far_end.wait("cs:WFConnection");
-            bench.far_end.admin(&["down"]);
-            bench.near.keep();
-            bench.far.keep();
-        });
-        let mut bench = Self::over(Backing::kept("near"), Backing::kept("far"));
-        bench.far_end.admin(&["up"]);
-        bench.far_end.wait("cs:WFConnection");
-        bench.before = Leftovers::snapshot();
-        bench
-    }
-
-    /// Two blank disks, and nothing up.
-    fn raw() -> Self {
-        modprobe(&["drbd"]);
-        add_addresses();
-        Self::over(Backing::new("near", 32), Backing::new("far", 32))
-    }
-
-    fn over(near: Backing, far: Backing) -> Self {
-        let end = |host: &str, minor, disk: &Backing, address: &str| End {
-            host: host.into(),
-            minor,
-            disk: disk.node.clone(),
-            address: address.into(),
-        };
-        let here = end("lab", 100, &near, "127.0.1.1:7789");
-        let there = end("lab", 101, &far, "127.0.1.2:7790");
-        let away = |end: &End| End { host: "away".into(), ..end.clone() };
-        let near_config = config("vol1", [&here, &away(&there)]);
-        let far_config = config("far", [&there, &away(&here)]);
-        let far_end = ByHand::new("far", 101, &far_config);
-        Self { near, far, config: near_config, far_end, before: Leftovers::snapshot() }
-    }
-
-    /// The near end by hand; down when it is dropped.
-    fn near_end(&self) -> ByHand {
-        ByHand::new("vol1", 100, &self.config)
-    }
-
-    fn volume(&self) -> Volume {
-        self.volume_with(json!({}))
-    }
-
-    fn volume_with(&self, more: Value) -> Volume {
-        let mut data = json!({ "name": "vol1", "device": NODE, "config": self.config,
-            "provider_auth": SECRET, "volume_id": "v1" });
-        for (key, value) in more.as_object().unwrap() {
-            data[key] = value.clone();
-        }
-        Volume::new("drbd", data)
-    }
-
-    /// What the far end has on its disk; it is written when the near end's write returns.
-    fn far_has(&self, at: u64, byte: u8) -> bool {
-        self.far.read(at, 4096) == [byte; 4096]
-    }
-
-    #[track_caller]
-    fn assert_clean(&self) {
-        self.before.assert_restored();
-        let left = cmd("drbdsetup").args(["status", "vol1"]).run();
-        assert!(!left.status.success(), "{}", left.stdout);
-        assert!(!Path::new("/sys/block/drbd100").exists());
-    }
-}
-
-/// A test that fails shows what the kernel said, and does not take the others with it.
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            return;
-        }
-        let said = cmd("dmesg").run().stdout;
-        let lines: Vec<&str> = said.lines().collect();
-        println!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
-        cmd("umount").args(["-l", MOUNT]).run();
-        cmd("drbdsetup").args(["down", "vol1"]).run();
-        for entry in fs::read_dir("/run/hawser").into_iter().flatten().flatten() {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
 
 fn write(at: u64, byte: u8) {
     let file = File::options().write(true).open(NODE).unwrap();
@@ -362,6 +257,15 @@ fn a_device_in_use_is_not_taken_away() {
 }
 
 #[test]
+fn luks2_above_it_keeps_what_is_written_from_the_storage() {
+    let bench = Bench::new();
+
+    keeps_a_secret("drbd", bench.data_with(json!({})), &Attach::default());
+
+    bench.assert_clean();
+}
+
+#[test]
 fn read_only_is_kept() {
     let bench = Bench::new();
     let volume = bench.volume();
@@ -420,7 +324,16 @@ fn a_lost_peer_is_told_and_catches_up() {
 }
 
 #[test]
-fn case_26_a_kill_at_any_moment_is_made_good() {
+fn case_26_a_call_that_is_killed_between_two_steps_is_made_good() {
+    let bench = Bench::new();
+
+    Kills::of("DRBD", &bench.asked(), &bench.before).some(3).run();
+
+    bench.assert_clean();
+}
+
+#[test]
+fn case_26_a_call_that_is_dropped_at_any_moment_is_finished_by_the_next() {
     let bench = Bench::new();
     let volume = bench.volume();
     for step in 0..8 {

@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use hawser_core::attach::{Attach, Attached, Detach, Identity, Multipath};
 use hawser_core::{ByteSize, Change, Outcome, Reason};
 use hawser_live::lab::guest::fc::San;
+use hawser_live::lab::guest::library::info;
+use hawser_live::lab::guest::luks::keeps_a_secret;
 use hawser_live::lab::guest::paths::{all, connect, disconnect, forced, paths, usable};
+use hawser_live::lab::guest::reserve::only_one_writes;
 use hawser_live::lab::guest::san::{disks, names, read, try_write, write};
 use hawser_live::lab::guest::{Load, Volume, cmd, lio, refusal, settle, wait_for};
 use serde_json::{Value, json};
@@ -235,6 +238,30 @@ fn a_device_in_use_stays_and_force_is_for_openers_alone() {
 
     volume.force(false).expect("force passes who only has it open");
     drop(held);
+    san.assert_clean();
+}
+
+#[test]
+fn luks2_above_a_map_keeps_what_is_written_from_the_storage() {
+    let san = San::with_multipath(1, "5");
+
+    keeps_a_secret("fibre_channel", san.both_ports(1), &all());
+
+    san.assert_clean();
+}
+
+#[test]
+fn of_two_ports_of_this_host_only_the_one_that_reserved_a_volume_writes() {
+    let san = San::new(1);
+    // To the storage system two ports are two initiators, in one host or in two.
+    let [first, second] = [0, 1].map(|number: usize| {
+        let volume = format!("v1-{number}");
+        let target = &san.cables[number].target;
+        info("fibre_channel", json!({ "target_wwn": target, "target_lun": 1, "volume_id": volume }))
+    });
+
+    only_one_writes(&first, &second);
+
     san.assert_clean();
 }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Detach, Multipath};
 use hawser_core::{ByteSize, Change, Reason};
+use hawser_live::lab::guest::luks::keeps_a_secret;
 use hawser_live::lab::guest::san::{San, names, read, write};
 use hawser_live::lab::guest::{Volume, cmd, modprobe, wait_for};
 use serde_json::json;
@@ -106,6 +107,16 @@ fn two_portals_over_rdma_are_one_map() {
     write(&map, 0, &[0x66; 4096]);
     assert_eq!(san.disks[0].read(0, 4096), vec![0x66; 4096]);
     volume.disconnect_as(&all, &Detach::default()).expect("disconnect");
+    san.assert_clean();
+}
+
+#[test]
+fn luks2_above_it_keeps_what_is_written_from_the_storage() {
+    let mut san = san(&[ONE]);
+    san.stop_multipathd();
+
+    keeps_a_secret("iser", san.one_way(1), &Attach::default());
+
     san.assert_clean();
 }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Identity};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
+use hawser_live::lab::guest::faults::{Asked, Kills};
 use hawser_live::lab::guest::{Leftovers, Volume, cmd, modprobe, scratch, settle};
 use serde_json::{Value, json};
 
@@ -396,6 +397,20 @@ fn two_connects_at_once_activate_once() {
     assert_ne!(first.is_made(), second.is_made());
     assert!(lv_with("v1", json!({})).disconnect().unwrap().is_made());
     group.assert_clean();
+}
+
+#[test]
+fn case_26_a_call_that_is_killed_between_two_steps_is_made_good() {
+    let (_, before) = image(16);
+    let image = json!({ "file_path": IMAGE, "volume_id": "image" });
+    Kills::of("LOCAL, an image", &Asked::over("local", image, &[]), &before).some(3).run();
+
+    let group = Group::new();
+    group.thick("v1", 16);
+    let volume = json!({ "vg_name": VG, "lv_name": "v1", "volume_id": "v1" });
+    Kills::of("LOCAL, a volume of LVM", &Asked::over("local", volume, &[]), &group.before)
+        .some(3)
+        .run();
 }
 
 #[test]

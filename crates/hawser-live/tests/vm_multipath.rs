@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "vm_multipath/later.rs"]
+mod later;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +17,7 @@ use hawser_core::{ByteSize, Change, Reason};
 use hawser_live::lab::guest::paths::{all, connect, disconnect, forced, paths, usable};
 use hawser_live::lab::guest::san::{self, IQN, San, disks, names, read, write};
 use hawser_live::lab::guest::{Load, Volume, cmd, lio, refusal, settle, wait_for};
-use serde_json::{Value, json};
+use serde_json::json;
 
 const TWO: [&str; 2] = ["127.0.1.1:3260", "127.0.1.2:3260"];
 const FOUR: [&str; 4] = ["127.0.1.1:3260", "127.0.1.2:3260", "127.0.1.3:3260", "127.0.1.4:3260"];
@@ -196,69 +199,6 @@ fn a_dead_portal_costs_no_more_than_its_probe() {
     san.assert_clean();
 }
 
-/// Attaches a volume as a program does, by the command.
-#[track_caller]
-fn ask(volume: &Volume, option: &[&str]) -> Value {
-    let info = serde_json::to_string(&volume.info).expect("JSON");
-    let command = cmd("hawser").arg("connect").args(option).args(["-o", "json"]).input(info);
-    serde_json::from_str(&command.ok()).expect("JSON out")
-}
-
-fn detach_by_name(volume: &str) {
-    cmd("hawser").args(["disconnect", "--volume", volume]).ok();
-}
-
-#[test]
-fn a_path_that_was_dead_at_the_first_attach_is_brought_in_by_asking_again() {
-    let san = san(&TWO, 1);
-    let volume = volume(&san, 1);
-    let cut = san.target.cut(1);
-    let made = ask(&volume, &["--enforce-multipath"]);
-    let map = PathBuf::from(made["path"].as_str().expect("a path"));
-    assert_eq!(paths(&map).len(), 1);
-    write(&map, 0, &[1; 4096]);
-
-    let held = File::open(&map).expect("open");
-    let still = ask(&volume, &["--multipath"]);
-    assert_eq!((&still["path"], &still["already"]), (&made["path"], &json!(true)), "{still:#}");
-    cut.mend();
-    let again = ask(&volume, &["--multipath"]);
-
-    assert_eq!((&again["path"], &again["already"]), (&made["path"], &json!(false)), "{again:#}");
-    assert_eq!((paths(&map).len(), usable(&map)), (2, 2));
-    assert_eq!(read(&map, 0, 4096), vec![1; 4096]);
-    drop(held);
-    detach_by_name("v1");
-    san.assert_clean();
-}
-
-#[test]
-fn paths_that_are_asked_for_later_become_a_map_unless_the_one_path_is_used() {
-    let san = San::with_multipath(&TWO, 1, &configuration("strict", "5", "no"));
-    let volume = volume(&san, 1);
-    let one = PathBuf::from(ask(&volume, &[])["path"].as_str().expect("a path"));
-    assert!(one.to_string_lossy().starts_with("/dev/sd"), "{}", one.display());
-    write(&one, 0, &[7; 4096]);
-    cmd("mkfs.ext4").args(["-q", "-F"]).arg(&one).ok();
-    fs::create_dir_all("/mnt/one").expect("a folder");
-    cmd("mount").arg(&one).arg("/mnt/one").ok();
-
-    let info = serde_json::to_string(&volume.info).expect("JSON");
-    let enforced = cmd("hawser").args(["connect", "--enforce-multipath"]).input(info).run();
-    assert!(enforced.code() != 0 && enforced.stderr.contains("/mnt/one"), "{}", enforced.stderr);
-    let kept = ask(&volume, &["--multipath"]);
-    assert_eq!((&kept["path"], &kept["already"]), (&json!(one), &json!(true)), "{kept:#}");
-    assert_eq!(disks().len(), 1, "no second path was made");
-    cmd("umount").arg("/mnt/one").ok();
-
-    let both = ask(&volume, &["--enforce-multipath"]);
-    let map = PathBuf::from(both["path"].as_str().expect("a path"));
-    assert_eq!((paths(&map).len(), usable(&map)), (2, 2), "{both:#}");
-    cmd("fsck.ext4").args(["-f", "-n"]).arg(&map).ok();
-    detach_by_name("v1");
-    san.assert_clean();
-}
-
 #[test]
 fn writes_go_on_while_paths_go_and_come_back() {
     let san = san(&TWO, 1);
@@ -358,7 +298,7 @@ fn case_02_a_leftover_map_makes_way_or_the_attach_is_refused() {
     write(&map, 0, &[1; 4096]);
     let held = File::open(&map).expect("open");
     pull_all_sessions();
-    settle();
+    wait_for("the map without a path", LIMIT, || (usable(&map) == 0).then_some(()));
     assert!(map.exists(), "multipathd keeps a map that is open");
 
     let error = refusal(volume.connect_as(&all()), Reason::DeviceBusy);
@@ -369,6 +309,34 @@ fn case_02_a_leftover_map_makes_way_or_the_attach_is_refused() {
     let map = connect(&volume);
     assert_eq!(read(&map, 0, 4096), vec![1; 4096]);
     assert_eq!(paths(&map).len(), 2);
+    disconnect(&volume);
+    san.assert_clean();
+}
+
+/// udev looks at a map when its paths change, and the last one may go while it does.
+#[test]
+fn case_02_a_leftover_map_in_which_udev_waits_for_a_path_makes_way() {
+    let san = San::with_multipath(&TWO, 1, &configuration("no", "queue", "no"));
+    let volume = volume(&san, 1);
+    let map = connect(&volume);
+    write(&map, 0, &[1; 4096]);
+    let held = File::open(&map).expect("open");
+    pull_all_sessions();
+    wait_for("the map without a path", LIMIT, || (usable(&map) == 0).then_some(()));
+    // A probe that finds nothing in the cache, under the name of the program that udev's rules run.
+    fs::copy("/usr/bin/dd", "/tmp/blkid").expect("a program");
+    let probe = cmd("/tmp/blkid").args(["iflag=direct", "count=1", "of=/dev/null"]);
+    let probe = probe.arg(format!("if={}", map.display())).start();
+    let stat = PathBuf::from(format!("/proc/{}/stat", probe.pid()));
+    wait_for("the probe to wait in the kernel", LIMIT, || {
+        fs::read_to_string(&stat).is_ok_and(|line| line.contains(") D ")).then_some(())
+    });
+    drop(held);
+
+    let map = connect(&volume);
+
+    assert_eq!(read(&map, 0, 4096), vec![1; 4096]);
+    assert_eq!((paths(&map).len(), usable(&map)), (2, 2));
     disconnect(&volume);
     san.assert_clean();
 }

@@ -3,6 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "vm_nbd/bench.rs"]
+mod bench;
+
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
@@ -12,32 +15,24 @@ use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Detach, Identity};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
+use hawser_live::lab::guest::faults::Kills;
+use hawser_live::lab::guest::luks::keeps_a_secret;
 use hawser_live::lab::guest::{
-    Cut, Leftovers, NbdPlace, Nbdkit, QemuNbd, Volume, cmd, modprobe, settle, wait_for,
+    Cut, Leftovers, NbdPlace, Nbdkit, QemuNbd, Volume, cmd, modprobe, wait_for,
 };
 use serde_json::{Value, json};
 
-const SERVER: &str = "127.0.1.1:10809";
-const SOCKET: &str = "/var/tmp/nbd.sock";
-const MOUNT: &str = "/mnt/nbd";
-const LIMIT: Duration = Duration::from_secs(60);
+use bench::{Bench, MOUNT, SERVER, data_with, tcp};
 
-fn tcp() -> NbdPlace {
-    NbdPlace::Tcp(SERVER.parse().unwrap())
-}
+const SOCKET: &str = "/var/tmp/nbd.sock";
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn unix() -> NbdPlace {
     NbdPlace::Unix(SOCKET.into())
 }
 
-/// A volume over TCP, with more fields or others.
 fn volume_with(export: &str, more: Value) -> Volume {
-    let mut data = json!({ "host": "127.0.1.1", "export_name": export, "volume_id": export,
-        "timeout": 5, "dead_conn_timeout": 30 });
-    for (key, value) in more.as_object().unwrap() {
-        data[key] = value.clone();
-    }
-    Volume::new("nbd", data)
+    Volume::new("nbd", data_with(export, more))
 }
 
 fn volume(export: &str) -> Volume {
@@ -46,56 +41,6 @@ fn volume(export: &str) -> Volume {
 
 fn unix_volume(export: &str) -> Volume {
     volume_with(export, json!({ "host": null, "unix_socket": SOCKET }))
-}
-
-/// A server with one export of 32 MiB.
-struct Bench {
-    server: Nbdkit,
-    before: Leftovers,
-}
-
-impl Bench {
-    fn new() -> Self {
-        Self::over(Nbdkit::new(tcp()))
-    }
-
-    fn over(server: Nbdkit) -> Self {
-        modprobe(&["nbd"]);
-        server.export("vol1", 32);
-        settle();
-        Self { server, before: Leftovers::snapshot() }
-    }
-
-    #[track_caller]
-    fn assert_clean(&self) {
-        self.before.assert_restored();
-        for entry in fs::read_dir("/sys/block").unwrap().flatten() {
-            let backend = entry.path().join("backend");
-            assert!(!backend.exists(), "{} has an export", entry.path().display());
-        }
-    }
-}
-
-/// A test that fails shows what the kernel said, and does not take the others with it.
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if !thread::panicking() {
-            return;
-        }
-        let said = cmd("dmesg").run().stdout;
-        let lines: Vec<&str> = said.lines().collect();
-        println!("{}", lines[lines.len().saturating_sub(40)..].join("\n"));
-        println!("{}\n{}", cmd("pgrep").args(["-a", "nbdkit"]).run().stdout, self.server.log());
-        cmd("umount").args(["-l", MOUNT]).run();
-        for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-            if entry.path().join("backend").exists() {
-                cmd("nbd-client").arg("-d").arg(Path::new("/dev").join(entry.file_name())).run();
-            }
-        }
-        for entry in fs::read_dir("/run/hawser").into_iter().flatten().flatten() {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
 }
 
 fn device(attached: &Change<Attached>) -> PathBuf {
@@ -391,6 +336,15 @@ fn a_server_that_falls_silent_is_given_up_in_time() {
 }
 
 #[test]
+fn luks2_above_it_keeps_what_is_written_from_the_storage() {
+    let bench = Bench::new();
+
+    keeps_a_secret("nbd", data_with("vol1", json!({})), &Attach::default());
+
+    bench.assert_clean();
+}
+
+#[test]
 fn read_only_is_kept_by_the_kernel() {
     let bench = Bench::new();
     let volume = volume("vol1");
@@ -548,39 +502,16 @@ fn case_23_an_open_loop_device_is_not_taken_away() {
 }
 
 #[test]
-fn case_26_a_kill_at_any_moment_of_an_attach_is_made_good() {
+fn case_26_a_call_that_is_killed_between_two_steps_is_made_good() {
     let bench = Bench::new();
-    let info = serde_json::to_string(&volume("vol1").info).unwrap();
-    fs::write("/var/tmp/vol1.json", info).unwrap();
-    let hawser = |command: &str| cmd("hawser").args([command, "--file", "/var/tmp/vol1.json"]);
-    let began = Instant::now();
-    hawser("connect").ok();
-    let whole = began.elapsed();
-    hawser("disconnect").ok();
-    let mut with_device = 0;
 
-    // Most of the time goes by before the program begins.
-    for step in 0..10_u32 {
-        let connect = hawser("connect").start();
-        thread::sleep(whole / 4 + whole * step / 10);
-        connect.kill();
-        let left = volume("vol1").lookup().unwrap();
-        with_device += u32::from(left.is_some());
-        if step % 2 == 0 {
-            hawser("connect").ok();
-            let node = device(&Change::Made(volume("vol1").lookup().unwrap().unwrap()));
-            write(&node, 0, step as u8 + 1);
-            assert_eq!(bench.server.read("vol1", 0, 4096), [step as u8 + 1; 4096]);
-        }
-        hawser("disconnect").ok();
-        bench.before.assert_restored_within(LIMIT);
-    }
+    Kills::of("NBD", &bench.asked(), &bench.before).some(3).run();
 
-    println!("10 kills around {whole:?}, {with_device} of them left a device behind");
+    bench.assert_clean();
 }
 
 #[test]
-fn case_26_a_kill_at_any_moment_of_a_detach_is_made_good() {
+fn case_26_a_detach_that_is_dropped_at_any_moment_is_finished_by_the_next_call() {
     let bench = Bench::new();
     let volume = volume("vol1");
     for step in 0..10 {

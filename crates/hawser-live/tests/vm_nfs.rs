@@ -2,81 +2,24 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "vm_nfs/bench.rs"]
+mod bench;
+
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Detach};
 use hawser_core::{ByteSize, Change, Kind, Reason};
-use hawser_live::lab::guest::file_suite::{
-    BASE, assert_clean, clear, live_twice, options_at, path_of, reason,
-};
-use hawser_live::lab::guest::{Cut, Leftovers, Nfsd, Volume, cmd, wait_for};
-use serde_json::{Value, json};
+use hawser_live::lab::guest::faults::Kills;
+use hawser_live::lab::guest::file_suite::{BASE, options_at, path_of, reason};
+use hawser_live::lab::guest::{Cut, Leftovers, Volume, cmd, wait_for};
+use serde_json::json;
 
-const SERVER: &str = "127.0.1.1";
-
-/// One server for all tests: its daemons take longer to start than a test to run.
-static SHARED: Mutex<Option<Nfsd>> = Mutex::new(None);
-
-/// A server with one export that holds two volumes.
-struct Bench {
-    server: MutexGuard<'static, Option<Nfsd>>,
-    folder: PathBuf,
-    before: Leftovers,
-}
-
-impl Bench {
-    fn new() -> Self {
-        Self::without(&[])
-    }
-
-    /// With a server that does not speak these versions.
-    fn without(versions: &[&str]) -> Self {
-        let mut server = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        let _ = clear();
-        let nfsd = server.get_or_insert_with(Nfsd::new);
-        nfsd.set_without(versions);
-        let folder = nfsd.export("vols");
-        for name in ["volume-1", "volume-2"] {
-            let file = File::create(folder.join(name)).and_then(|file| file.set_len(16 << 20));
-            file.expect("a volume at the server");
-        }
-        Self { server, folder, before: Leftovers::snapshot() }
-    }
-
-    fn server(&mut self) -> &mut Nfsd {
-        self.server.as_mut().expect("it was started")
-    }
-
-    fn volume(&self, name: &str) -> Volume {
-        self.volume_of(SERVER, name, json!({}))
-    }
-
-    fn volume_of(&self, server: &str, name: &str, more: Value) -> Volume {
-        let mut data = json!({
-            "export": format!("{server}:/srv/nfs/vols"), "name": name, "mount_point_base": BASE,
-        });
-        for (key, value) in more.as_object().expect("an object") {
-            data[key] = value.clone();
-        }
-        Volume::new("nfs", data)
-    }
-
-    #[track_caller]
-    fn assert_clean(&self) {
-        assert_clean(&self.before);
-    }
-
-    #[track_caller]
-    fn live_twice(&self, volume: &Volume, shown: &str) {
-        live_twice(volume, &self.folder.join("volume-1"), shown, &self.before);
-    }
-}
+use bench::{Bench, SERVER};
 
 #[test]
 fn version_4_2_is_the_first_choice_and_lives_twice() {
@@ -435,9 +378,13 @@ fn case_24_a_stale_mount_is_made_anew() {
     let mut bench = Bench::new();
     let volume = bench.volume("volume-1");
     let path = path_of(&volume.connect().unwrap());
-    // The same name, another folder: what the client holds is no more.
+    // The same name, another folder: what the client holds is no more. It is made before the old one
+    // goes, because the handle of an export is its inode's number, and that could be given again.
     bench.server().unexport("vols");
+    let another = bench.folder.with_extension("another");
+    fs::create_dir(&another).unwrap();
     fs::remove_dir_all(&bench.folder).unwrap();
+    fs::rename(&another, &bench.folder).unwrap();
     bench.server().export("vols");
     fs::write(bench.folder.join("volume-1"), "new").unwrap();
     let health = volume.health().unwrap();
@@ -466,6 +413,15 @@ fn several_at_once_make_one_mount() {
     assert_eq!(now.difference(&bench.before.of("mount")).count(), 1, "{now:?}");
     bench.volume("volume-1").disconnect().unwrap();
     bench.volume("volume-2").disconnect().unwrap();
+    bench.assert_clean();
+}
+
+#[test]
+fn case_26_a_call_that_is_killed_between_two_steps_is_made_good() {
+    let bench = Bench::new();
+
+    Kills::of("NFS", &bench.asked(), &bench.before).some(3).run();
+
     bench.assert_clean();
 }
 

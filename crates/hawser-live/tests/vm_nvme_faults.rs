@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use hawser_core::attach::Attach;
 use hawser_core::{Change, Error, Kind, Outcome, Reason};
+use hawser_live::lab::guest::faults::Kills;
 use hawser_live::lab::guest::nvmet::{self, Disk, Port, Subsystem};
 use hawser_live::lab::guest::{Cut, Leftovers, cmd, modprobe, settle, wait_for};
 use serde_json::json;
@@ -34,6 +35,16 @@ fn a_portal_that_is_dead_from_the_start_is_added_by_the_next_connect() {
     assert_eq!(nvmet::controllers(target.nqn()).len(), 2);
     volume.disconnect();
     before.assert_restored();
+}
+
+#[test]
+fn case_26_a_call_that_is_killed_between_two_steps_is_made_good() {
+    let target = Target::new("killed");
+    let before = Leftovers::snapshot();
+
+    Kills::of("NVMe over TCP", &asked(target.data()), &before).some(3).run();
+
+    assert!(nvmet::controllers(target.nqn()).is_empty());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use hawser_core::attach::Identity;
 use hawser_core::{Change, Outcome, Reason};
+use hawser_live::lab::guest::luks::keeps_a_secret;
 use hawser_live::lab::guest::nvmet::{self, Disk};
 use hawser_live::lab::guest::{Cut, Leftovers, Load, cmd, wait_for};
 use serde_json::json;
@@ -163,6 +164,17 @@ fn paths_are_used_as_the_target_says() {
     target.ports[1].set_access(1, "optimized");
     wait_for("both ways", LIMIT, || volume.health().unwrap().healthy.then_some(()));
     volume.disconnect().unwrap();
+    before.assert_restored();
+}
+
+#[test]
+fn luks2_above_it_keeps_what_is_written_from_the_storage() {
+    let target = Target::new("luks");
+    let before = Leftovers::snapshot();
+
+    keeps_a_secret("nvmeof", target.data(), &many());
+
+    assert!(nvmet::controllers(target.nqn()).is_empty());
     before.assert_restored();
 }
 

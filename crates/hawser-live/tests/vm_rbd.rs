@@ -3,107 +3,33 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "vm_rbd/bench.rs"]
+mod bench;
+
 use std::fs::{self, File};
 use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use hawser_core::attach::{Attach, Attached, Identity};
 use hawser_core::{ByteSize, Change, Error, Kind, Outcome, Reason};
-use hawser_live::lab::guest::{Ceph, Cut, Leftovers, Volume, cmd, modprobe, settle, wait_for};
+use hawser_live::lab::guest::faults::Kills;
+use hawser_live::lab::guest::luks::keeps_a_secret;
+use hawser_live::lab::guest::{Cut, Leftovers, Volume, cmd, settle, wait_for};
 use serde_json::{Value, json};
 
-const MOUNT: &str = "/mnt/rbd";
-const SHARED: &str = "volumes/shared";
+use bench::{Bench, MOUNT, SHARED, ceph, data_with, mapped};
+
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// One cluster for all tests: it takes the better part of a minute.
-fn ceph() -> &'static Ceph {
-    static CLUSTER: OnceLock<Ceph> = OnceLock::new();
-    CLUSTER.get_or_init(|| {
-        modprobe(&["rbd"]);
-        let began = Instant::now();
-        let ceph = Ceph::start();
-        ceph.pool("volumes");
-        ceph.pool("others");
-        println!("a cluster in {:?}", began.elapsed());
-        ceph
-    })
-}
-
-/// An image through this cluster, with more fields or others.
 fn volume_with(name: &str, more: Value) -> Volume {
-    let mut data = json!({ "name": name, "hosts": ["10.77.0.1"], "ports": ["6789"],
-        "cluster_name": "ceph", "auth_enabled": true, "auth_username": "admin",
-        "secret": ceph().key("client.admin"), "volume_id": name });
-    for (key, value) in more.as_object().unwrap() {
-        data[key] = value.clone();
-    }
-    Volume::new("rbd", data)
+    Volume::new("rbd", data_with(name, more))
 }
 
 fn volume(name: &str) -> Volume {
     volume_with(name, json!({}))
-}
-
-/// An image that lives as long as one test, or one that they share.
-struct Bench {
-    image: &'static str,
-    shared: bool,
-    before: Leftovers,
-}
-
-impl Bench {
-    fn new(image: &'static str) -> Self {
-        ceph().image(image, 32);
-        settle();
-        Self { image, shared: false, before: Leftovers::snapshot() }
-    }
-
-    /// For tests that do not care what is in it: making and removing one takes seconds.
-    fn shared() -> Self {
-        static MADE: OnceLock<()> = OnceLock::new();
-        MADE.get_or_init(|| ceph().image(SHARED, 32));
-        settle();
-        Self { image: SHARED, shared: true, before: Leftovers::snapshot() }
-    }
-
-    fn volume(&self) -> Volume {
-        volume(self.image)
-    }
-
-    #[track_caller]
-    fn assert_clean(&self) {
-        self.before.assert_restored();
-        assert_eq!(mapped(), 0);
-    }
-}
-
-/// A test that fails shows what the kernel said, and does not take the others with it.
-impl Drop for Bench {
-    fn drop(&mut self) {
-        if thread::panicking() {
-            let said = cmd("dmesg").run().stdout;
-            let lines: Vec<&str> = said.lines().collect();
-            println!("{}", lines[lines.len().saturating_sub(25)..].join("\n"));
-            cmd("umount").args(["-l", MOUNT]).run();
-            for entry in fs::read_dir("/sys/bus/rbd/devices").into_iter().flatten().flatten() {
-                let text = format!("{} force", entry.file_name().to_string_lossy());
-                let _ = fs::write("/sys/bus/rbd/remove_single_major", text);
-            }
-            return;
-        }
-        if !self.shared {
-            ceph().remove(self.image);
-        }
-    }
-}
-
-fn mapped() -> usize {
-    fs::read_dir("/sys/bus/rbd/devices").unwrap().count()
 }
 
 /// Maps an image as an administrator would, and answers the device's number.
@@ -339,6 +265,15 @@ fn an_osd_that_hangs_stops_the_caller_no_longer_than_asked() {
 }
 
 #[test]
+fn luks2_above_it_keeps_what_is_written_from_the_storage() {
+    let bench = Bench::new("volumes/luks");
+
+    keeps_a_secret("rbd", data_with(bench.image, json!({})), &Attach::default());
+
+    bench.assert_clean();
+}
+
+#[test]
 fn read_only_is_kept_by_the_kernel() {
     let bench = Bench::shared();
     let volume = bench.volume();
@@ -476,34 +411,10 @@ fn two_connects_at_once_make_one_device() {
 }
 
 #[test]
-fn case_26_a_kill_at_any_moment_is_made_good() {
+fn case_26_a_call_that_is_killed_between_two_steps_is_made_good() {
     let bench = Bench::shared();
-    // With the key in the file that a host has; the command line never sees it.
-    let keyring = format!("[client.admin]\n\tkey = {}\n", ceph().key("client.admin"));
-    fs::create_dir_all("/etc/ceph").unwrap();
-    fs::write("/etc/ceph/ceph.client.admin.keyring", &keyring).unwrap();
-    let info = serde_json::to_string(&bench.volume().info).unwrap();
-    fs::write("/var/tmp/kill.json", info).unwrap();
-    let hawser = |command: &str| cmd("hawser").args([command, "--file", "/var/tmp/kill.json"]);
-    let began = Instant::now();
-    hawser("connect").ok();
-    let whole = began.elapsed();
-    hawser("disconnect").ok();
-    let mut with_device = 0;
 
-    for step in 0..8_u32 {
-        let connect = hawser("connect").start();
-        thread::sleep(whole * step / 8);
-        connect.kill();
-        with_device += u32::from(bench.volume().lookup().unwrap().is_some());
-        if step % 2 == 0 {
-            hawser("connect").ok();
-        }
-        hawser("disconnect").ok();
-        bench.before.assert_restored_within(LIMIT);
-        assert_eq!(mapped(), 0);
-    }
+    Kills::of("RBD", &bench.asked(), &bench.before).some(3).run();
 
-    println!("8 kills within {whole:?}, {with_device} of them left a device behind");
-    fs::remove_file("/etc/ceph/ceph.client.admin.keyring").unwrap();
+    bench.assert_clean();
 }

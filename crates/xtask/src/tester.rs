@@ -5,13 +5,24 @@
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{ExitStatus, Stdio};
-use std::sync::mpsc::{self, Sender};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
+use std::time::Duration;
 
 use crate::Result;
 use crate::process::program;
 use crate::tree::Tree;
+
+/// How long output is read on once cargo has ended: what a failed test left running may hold its
+/// streams open for ever.
+const AFTER_THE_END: Duration = Duration::from_secs(5);
+
+/// What is heard of a run.
+enum Heard {
+    Line(String),
+    End(std::io::Result<ExitStatus>),
+}
 
 /// What the tests came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -29,51 +40,65 @@ struct Summary {
 /// Runs the tests that the arguments name, all of them by default; false when one failed.
 pub(crate) fn run(tree: &Tree, args: &[&str]) -> Result<bool> {
     let args = if args.is_empty() { &["--workspace"] } else { args };
-    let mut child = program("cargo")
-        .current_dir(&tree.root)
-        .args(["test", "--no-fail-fast"])
-        .args(args)
+    let mut cargo = program("cargo");
+    cargo.current_dir(&tree.root).args(["test", "--no-fail-fast"]).args(args);
+    let (mut summary, status) = listen(cargo)?;
+    summary.close(status);
+    print!("{}", summary.render());
+    Ok(status.success() && summary.failed == 0)
+}
+
+/// Runs cargo, shows its output and reads it.
+fn listen(mut cargo: Command) -> Result<(Summary, ExitStatus)> {
+    let mut child = cargo
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("running cargo test: {e}"))?;
-    let (sender, lines) = mpsc::channel();
-    let out = forward(
-        child.stdout.take().ok_or("cargo has no stdout")?,
-        std::io::stdout(),
-        sender.clone(),
-    );
-    let err = forward(child.stderr.take().ok_or("cargo has no stderr")?, std::io::stderr(), sender);
+    let (sender, heard) = mpsc::channel();
+    let stdout = child.stdout.take().ok_or("cargo has no stdout")?;
+    let stderr = child.stderr.take().ok_or("cargo has no stderr")?;
+    forward(stdout, std::io::stdout(), sender.clone());
+    forward(stderr, std::io::stderr(), sender.clone());
+    // Nobody joins these threads: they end with their streams, or with this process.
+    thread::spawn(move || sender.send(Heard::End(child.wait())));
 
     let mut summary = Summary::default();
-    for line in lines {
-        summary.read(&line);
+    let mut status = None;
+    loop {
+        let wait = if status.is_some() { AFTER_THE_END } else { Duration::MAX };
+        match heard.recv_timeout(wait) {
+            Ok(Heard::Line(line)) => summary.read(&line),
+            Ok(Heard::End(end)) => status = Some(end),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                eprintln!("a process that a test started still runs, and holds the output open");
+                break;
+            }
+        }
     }
-    for thread in [out, err] {
-        thread.join().map_err(|_| "reading the output of cargo failed")?;
-    }
-    let status = child.wait().map_err(|e| format!("waiting for cargo test: {e}"))?;
-    summary.close(status);
-    print!("{}", summary.render());
-    Ok(status.success() && summary.failed == 0)
+    let status = status
+        .ok_or("cargo test was not waited for")?
+        .map_err(|e| format!("waiting for cargo test: {e}"))?;
+    Ok((summary, status))
 }
 
 /// Copies lines to one of our own streams and to the reader.
 fn forward(
     from: impl Read + Send + 'static,
     mut to: impl Write + Send + 'static,
-    sender: Sender<String>,
-) -> thread::JoinHandle<()> {
+    sender: Sender<Heard>,
+) {
     thread::spawn(move || {
         for line in BufReader::new(from).split(b'\n') {
             let Ok(line) = line else { return };
             // Nobody may be looking any more; the tests go on and are counted.
             let _ = to.write_all(&line).and_then(|()| to.write_all(b"\n"));
-            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
+            if sender.send(Heard::Line(String::from_utf8_lossy(&line).into_owned())).is_err() {
                 return;
             }
         }
-    })
+    });
 }
 
 impl Summary {
@@ -174,6 +199,16 @@ mod tests {
         let text = summary.render();
         assert!(text.contains("  loop_a: needs root\n"), "{text}");
         assert!(text.ends_with("2 passed, 0 failed, 2 skipped\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_test_left_running_holds_up_nobody() {
+        let mut cargo = program("sh");
+        cargo.args(["-c", "sleep 60 & echo 'test result: ok. 3 passed; 0 failed'; exit 7"]);
+
+        let (summary, status) = listen(cargo).expect("a run");
+
+        assert_eq!((summary.passed, status.code()), (3, Some(7)));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(crate) fn run(report: &mut Report) {
     wait_leader(&mut cluster);
     let mut look = |report: &mut Report, name: &str| {
         std::thread::sleep(REST);
-        let kib = node.process().resident_kib().unwrap_or_default();
+        let kib = node.process().resident_kib().expect("the node runs");
         report.at_most(name, kib as f64, NODE_KIB, mebibytes);
     };
     look(report, "memory-node");

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
-use hawser_live::cluster::sanity::{Sanity, wait_socket};
+use hawser_live::cluster::sanity::{Outcome, Sanity, wait_socket};
 use hawser_live::cluster::{Place, chain};
 use hawser_live::process::{Ground, Program, binary, command};
-use hawser_live::report::{Figure, Report, mebibytes, median, seconds};
+use hawser_live::report::{Figure, Report, mebibytes, median};
 
 use crate::figures::at_most;
 
@@ -14,37 +15,62 @@ use crate::figures::at_most;
 const SIZE: u64 = 32 << 20;
 const EXPANDED: u64 = 48 << 20;
 
+/// How many volumes a node takes: the suite fills it up.
+const MOST_VOLUMES: &str = "4";
+
 /// Bars: folders against the peer's folders; file systems in seconds and KiB.
 const FOLDERS: f64 = 2.0;
 const EXT4: f64 = 5.0;
 const EXT4_KIB: f64 = 25.0 * 1024.0;
 
-/// What runs took, and how large the driver was at the end of the last one.
+/// What runs took, how large the driver became, and what the last one came to.
 struct Took {
     seconds: f64,
     kib: f64,
+    passed: usize,
+    failed: usize,
 }
 
 impl Took {
     fn shown(&self) -> (f64, String) {
-        (self.seconds, format!("{:.2}s({})", self.seconds, mebibytes(self.kib)))
+        let Self { seconds, kib, passed, failed } = self;
+        let size = mebibytes(*kib);
+        (*seconds, format!("{seconds:.2}s({passed}-passed,{failed}-failed,{size})"))
+    }
+
+    /// A suite that fails early is no fast one.
+    fn all_passed(self) -> Self {
+        assert_eq!(self.failed, 0, "csi-sanity failed");
+        self
     }
 }
 
 /// Runs the suite against a driver that is started anew each time.
-fn measure(runs: usize, start: impl Fn(&Ground, &Path) -> Program) -> Took {
+fn measure(
+    runs: usize,
+    start: impl Fn(&Ground, &Path) -> Program,
+    flags: impl Fn(Sanity) -> Sanity,
+) -> Took {
     let mut times = Vec::new();
-    let mut kib = 0.0;
+    let (mut kib, mut passed, mut failed) = (0.0_f64, 0, 0);
     for _ in 0..runs {
         let ground = Ground::below(&place());
         let socket = ground.path().join("csi.sock");
         let mut driver = start(&ground, &socket);
         wait_socket(&mut driver, &socket);
-        let suite = Sanity::new(ground.path(), &socket).sizes(SIZE, EXPANDED);
-        times.push(seconds(|| drop(suite.run(&mut [&mut driver]))));
-        kib = driver.resident_kib() as f64;
+        let suite = flags(Sanity::new(ground.path(), &socket).sizes(SIZE, EXPANDED));
+        let begun = Instant::now();
+        let report = suite.run(&mut [&mut driver]);
+        times.push(begun.elapsed().as_secs_f64());
+        kib = kib.max(driver.most_resident_kib() as f64);
+        (passed, failed) = (report.count(Outcome::Passed), report.count(Outcome::Failed));
     }
-    Took { seconds: median(times), kib }
+    Took { seconds: median(times), kib, passed, failed }
+}
+
+/// Everything that the suite can test of ours.
+fn whole(suite: Sanity) -> Sanity {
+    suite.mutable_parameter("label.tier", "gold").attach_limit()
 }
 
 /// Beside the program, so on the disk of the build.
@@ -56,6 +82,7 @@ fn ours(ground: &Ground, socket: &Path, settings: Option<&str>) -> Program {
     let endpoint = format!("unix://{}", socket.display());
     let state = ground.state().display().to_string();
     let mut args = vec!["csi", "--endpoint", &endpoint, "--node-id", "here", "--state-dir", &state];
+    args.extend(["--max-volumes-per-node", MOST_VOLUMES]);
     let file = ground.path().join("hawser.toml");
     let file = file.display().to_string();
     if let Some(settings) = settings {
@@ -76,10 +103,11 @@ fn peer(ground: &Ground, socket: &Path) -> Program {
 }
 
 pub(crate) fn run(report: &mut Report, runs: usize) {
-    let theirs = measure(runs, peer);
+    let theirs = measure(runs, peer, |suite| suite.attach_limit());
     let folders = Some("[class.default]\nprovider = \"local\"\nkind = \"folder\"\n");
-    let folders = measure(runs, |ground, socket| ours(ground, socket, folders));
-    let ext4 = measure(runs, |ground, socket| ours(ground, socket, None));
+    let folders = measure(runs, |ground, socket| ours(ground, socket, folders), whole);
+    let folders = folders.all_passed();
+    let ext4 = measure(runs, |ground, socket| ours(ground, socket, None), whole).all_passed();
     at_most(report, "sanity-folders", folders.shown(), theirs.shown(), Some(FOLDERS));
     let figure = Figure {
         ours: ext4.shown().1,

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use hawser_live::cluster::driver::objects::{Binding, storage_class};
 use hawser_live::cluster::driver::{
-    Chart, Crowd, Driver, Half, Hawser, LOCAL, OLDER_CLASSES, Peer, Records, Sidecar, Stamps,
-    install, snapshot_controller, wait_leader,
+    Chart, Crowd, Driver, Half, Hawser, LOCAL, Peer, Records, Sidecar, Stamps, install,
+    snapshot_controller, wait_leader,
 };
-use hawser_live::cluster::{Cluster, ClusterError, Limits, Options, Part, Place, Process, chain};
+use hawser_live::cluster::{Cluster, Limits, Options, Part, Process};
 use serde_json::json;
 
 /// The class of volumes of every side: made when they are claimed.
@@ -40,16 +40,14 @@ pub(crate) struct Stand {
 impl Stand {
     pub(crate) fn start(side: Side, limits: Limits) -> Self {
         println!("--- {side:?}, limits {limits:?}");
-        let sidecars = sidecars();
-        let mut cluster = Cluster::start(options(&sidecars, limits));
+        let mut cluster = Cluster::start(options(limits));
         let mut who = match side {
-            Side::Peer => Who::Peer(Peer::start(&mut cluster, &sidecars, limits)),
+            Side::Peer => Who::Peer(Peer::start(&mut cluster, &Sidecar::ALL, limits)),
             Side::Sidecars => {
                 install(&cluster, Chart::WithSidecars, Stamps::ByControllers);
                 let hawser = Hawser::new(Half::Both).default_settings();
-                let mut driver = Driver::start(&mut cluster, hawser);
-                // The attacher has nothing to do for storage of the node.
-                driver.add_sidecars(&cluster, LOCAL, &Sidecar::USUAL, limits);
+                let mut driver = Driver::start(&mut cluster, hawser.records(Records::Cluster));
+                driver.add_sidecars(&cluster, LOCAL, &Sidecar::OF_NODES, limits);
                 Who::Ours(Box::new(driver))
             }
             Side::Alone(stamps) => {
@@ -99,46 +97,55 @@ impl Stand {
 
     /// The processor time of everything that runs, by name.
     pub(crate) fn times(&mut self) -> BTreeMap<String, Duration> {
-        let mut all = BTreeMap::new();
-        let mut note = |process: &mut Process| {
-            all.insert(process.name().to_owned(), process.processor_time().unwrap_or_default());
+        let time = |process: &mut Process| {
+            let time = process.processor_time();
+            time.unwrap_or_else(|| panic!("{} has ended", process.name()))
         };
-        self.processes().into_iter().for_each(&mut note);
-        for part in [Part::Server, Part::Etcd, Part::Controllers] {
-            note(self.cluster.part(part));
+        let mut all = BTreeMap::new();
+        for process in self.processes() {
+            all.insert(process.name().to_owned(), time(process));
+        }
+        for part in PARTS {
+            let process = self.cluster.part(part);
+            all.insert(process.name().to_owned(), time(process));
         }
         all
     }
 
     /// The resident memory of what the side runs in KiB, by name, the driver first.
     pub(crate) fn memory(&mut self) -> Vec<(String, u64)> {
-        let of = |process: &mut Process| {
-            (process.name().to_owned(), process.resident_kib().unwrap_or_default())
-        };
-        self.processes().into_iter().map(of).collect()
+        self.processes().into_iter().map(memory_of).collect()
+    }
+
+    /// The same of what the cluster runs, whoever makes the volumes.
+    pub(crate) fn cluster_memory(&mut self) -> Vec<(String, u64)> {
+        PARTS.into_iter().map(|part| memory_of(self.cluster.part(part))).collect()
     }
 }
+
+fn memory_of(process: &mut Process) -> (String, u64) {
+    let kib = process.resident_kib();
+    let kib = kib.unwrap_or_else(|| panic!("{} has ended", process.name()));
+    (process.name().to_owned(), kib)
+}
+
+/// What the cluster runs.
+const PARTS: [Part; 6] = [
+    Part::Server,
+    Part::Etcd,
+    Part::Controllers,
+    Part::Scheduler,
+    Part::Kubelet(1),
+    Part::Containerd(1),
+];
 
 /// How long a side is left alone after its start.
 const REST: Duration = Duration::from_secs(5);
 
-fn options(sidecars: &[Sidecar], limits: Limits) -> Options {
-    let options = Options::nodes(1).snapshots().audit().limits(limits).server_arg(OLDER_CLASSES);
+fn options(limits: Limits) -> Options {
+    let options = Options::nodes(1).snapshots().audit().limits(limits);
     // In one file: it would begin another one after 100 MB.
     let options = options.server_arg("--audit-log-maxsize=4000");
     let options = options.program("snapshot-controller").program("hostpathplugin");
-    sidecars.iter().fold(options, |options, sidecar| options.program(sidecar.program()))
-}
-
-/// The sidecars that can be had here.
-fn sidecars() -> Vec<Sidecar> {
-    let mut all = Sidecar::USUAL.to_vec();
-    match Place::of_environment().program(Sidecar::Attacher.program()) {
-        Ok(_) => all.push(Sidecar::Attacher),
-        Err(ClusterError::NotServed { .. }) => {
-            println!("without csi-attacher: it cannot be had here")
-        }
-        Err(error) => panic!("{}", chain(&error)),
-    }
-    all
+    Sidecar::ALL.iter().fold(options, |options, sidecar| options.program(sidecar.program()))
 }

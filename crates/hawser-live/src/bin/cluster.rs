@@ -1,5 +1,6 @@
 //! `cluster`: builds what the tests of Kubernetes run, and shows a cluster. See `docs/cluster.md`.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -34,6 +35,13 @@ enum Command {
         #[arg(long)]
         snapshots: bool,
     },
+    /// Start an API server, run a command beside it, and end both. The command finds the kubeconfig of
+    /// an administrator in HAWSER_CLUSTER_KUBECONFIG; its exit code is the answer.
+    Run {
+        /// The command and its arguments.
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        command: Vec<OsString>,
+    },
     /// Remove what no line of lab/cluster.versions asks for any more.
     Clean {
         /// Remove the rest too.
@@ -54,7 +62,7 @@ const WHOLE: [&str; 6] = [
 
 fn main() -> ExitCode {
     match act(Args::parse().command) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             eprintln!("cluster: {}", chain(&error));
             ExitCode::FAILURE
@@ -62,7 +70,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn act(command: Command) -> Result<()> {
+fn act(command: Command) -> Result<ExitCode> {
     let place = Place::of_environment();
     match command {
         Command::Build { names } => {
@@ -84,9 +92,25 @@ fn act(command: Command) -> Result<()> {
             }
         }
         Command::Shell { nodes, snapshots } => shell(&place, nodes, snapshots)?,
+        Command::Run { command } => return run(&place, &command),
         Command::Clean { all } => place.clean(all)?,
     }
-    Ok(())
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run(place: &Place, words: &[OsString]) -> Result<ExitCode> {
+    let cluster = Cluster::start_at(place, Options::server())?;
+    let mut asked = command(&words[0]);
+    asked.args(&words[1..]).env("HAWSER_CLUSTER_KUBECONFIG", cluster.kubeconfig());
+    match asked.status() {
+        Ok(status) if status.success() => Ok(ExitCode::SUCCESS),
+        // It said itself what went wrong.
+        Ok(_) => Ok(ExitCode::FAILURE),
+        Err(error) => {
+            eprintln!("cluster: {} cannot be started: {error}", words[0].display());
+            Ok(ExitCode::FAILURE)
+        }
+    }
 }
 
 fn shell(place: &Place, nodes: u8, snapshots: bool) -> Result<()> {
@@ -119,6 +143,6 @@ fn shell(place: &Place, nodes: u8, snapshots: bool) -> Result<()> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the program reads its settings, once")]
-fn path() -> std::ffi::OsString {
+fn path() -> OsString {
     std::env::var_os("PATH").unwrap_or_default()
 }

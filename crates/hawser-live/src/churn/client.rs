@@ -142,8 +142,9 @@ impl Client {
             shared.board().volumes.remove(name);
         }
         let doubt = Doubt::Volume(name.to_owned(), Some(after.clone()));
-        // The source may be deleted, and made anew in another class, at any moment.
-        let expected = [Kind::Busy, Kind::NotFound];
+        // The source may be deleted, and made anew in another class, at any moment; and what is in use
+        // as it is may not be copied at one instant.
+        let expected = [Kind::Busy, Kind::NotFound, Kind::Precondition];
         let ended = self.ask(shared, Action::Create(request), doubt, &expected).await;
         if let Ended::Done(Answered::Volume(made)) = ended {
             let mut fact = VolumeFact::from(&*made);
@@ -207,7 +208,14 @@ impl Client {
         let after = SnapshotFact { id: None, class, mib, files };
         let doubt = Doubt::Snapshot(name.clone(), Some(after.clone()));
         let action = Action::Snapshot(name.clone(), of.to_owned());
-        let ended = self.ask(shared, action, doubt, &[Kind::Busy]).await;
+        // What is in use as it is cannot be held still.
+        let still = match fact.used {
+            Use::None | Use::Published => true,
+            Use::Mounted => fact.class == IMAGES,
+            Use::Attached => false,
+        };
+        let expected = if still { &[Kind::Busy][..] } else { &[Kind::Busy, Kind::Precondition] };
+        let ended = self.ask(shared, action, doubt, expected).await;
         if let Ended::Done(Answered::Snapshot(taken)) = ended {
             let found = SnapshotFact::from(&*taken);
             assert!(after.is(&found), "asked for {after:?}, got {found:?}");

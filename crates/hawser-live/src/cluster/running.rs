@@ -139,6 +139,11 @@ impl Cluster {
         self.place.join(node_name(node)).join("kubelet")
     }
 
+    /// How many nodes it has.
+    pub fn node_count(&self) -> u8 {
+        self.options.nodes
+    }
+
     /// A program that the options asked for.
     #[track_caller]
     pub fn program(&self, name: &str) -> &Path {

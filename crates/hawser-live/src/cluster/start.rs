@@ -140,6 +140,7 @@ impl Cluster {
         if self.options.snapshots {
             let folder = self.programs["snapshot-crds"].display().to_string();
             self.kubectl.try_ok(&["apply", "--server-side", "-k", &folder], &[])?;
+            self.wait_snapshot_kinds()?;
         }
         if self.options.controllers {
             self.add(Part::Controllers, controllers)?;
@@ -152,6 +153,22 @@ impl Cluster {
             self.try_wait("service account of the controllers", &account, START_LIMIT, there)?;
         }
         Ok(())
+    }
+
+    /// The server tells of kinds some time after it has taken their definitions, and until then nobody can
+    /// make an object of them by name.
+    fn wait_snapshot_kinds(&mut self) -> Result<()> {
+        let kinds = [
+            ("snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"),
+            ("groupsnapshot.storage.k8s.io", "volumegroupsnapshots.groupsnapshot.storage.k8s.io"),
+        ];
+        self.try_wait_for("kinds of snapshots", START_LIMIT, START_PAUSE, |cluster| {
+            kinds.iter().all(|(group, kind)| {
+                let args = ["api-resources", "-o", "name", "--api-group", group];
+                let listed = cluster.kubectl.try_ok(&args, &[]);
+                listed.is_ok_and(|listed| listed.lines().any(|line| line == *kind))
+            })
+        })
     }
 
     fn start_nodes(&mut self) -> Result<()> {

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 use hawser_live::cluster::Cluster;
 use hawser_live::cluster::driver::objects::{name, phase};
 use hawser_live::cluster::driver::{
-    CLAIMS, Crowd, Driver, PODS, VOLUMES, claim_events, inside, pool, wait_running,
+    CLAIMS, Crowd, Driver, PODS, VOLUMES, inside, pool, wait_running, warnings_of,
 };
 use serde_json::Value;
 
 /// How long it may take until everything is done that was cut off.
 const SETTLE_LIMIT: Duration = Duration::from_secs(300);
 
-/// Waits until every claim is bound. One that is not by then says why, in an event or a condition.
+/// Waits until every claim is bound. One that is not by then says why, in a warning or a condition.
 #[track_caller]
 pub(crate) fn wait_settled(cluster: &Cluster, crowd: &Crowd) {
     let begun = Instant::now();
@@ -27,10 +27,10 @@ pub(crate) fn wait_settled(cluster: &Cluster, crowd: &Crowd) {
     };
     for claim in &waiting {
         assert_eq!(phase(claim), "Pending", "{claim:#}");
-        let events = claim_events(cluster.kubectl(), name(claim));
+        let warnings = warnings_of(cluster.kubectl(), name(claim));
         let told = claim["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty());
-        assert!(told || !events.is_empty(), "claim {} waits and nobody says why", name(claim));
-        hawser_testkit::skip::say(&format!("faults: {} waits: {events:?}", name(claim)));
+        assert!(told || !warnings.is_empty(), "claim {} waits and nobody says why", name(claim));
+        hawser_testkit::skip::say(&format!("faults: {} waits: {warnings:?}", name(claim)));
     }
 }
 

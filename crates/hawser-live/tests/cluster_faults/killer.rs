@@ -27,10 +27,10 @@ impl Killer {
     pub(crate) fn strike(&mut self, cluster: &Cluster, rng: &mut Rng) {
         let (controller, node) = *rng.pick(&[(true, false), (false, true), (true, true)]);
         if controller {
-            self.kill_controller(cluster);
+            self.kill_controller(cluster, rng);
             if rng.one_in(4) {
                 std::thread::sleep(rng.millis(5, 400));
-                self.kill_controller(cluster);
+                self.kill_controller(cluster, rng);
                 self.early += 1;
             }
         }
@@ -44,11 +44,14 @@ impl Killer {
         }
     }
 
-    fn kill_controller(&mut self, cluster: &Cluster) {
+    fn kill_controller(&mut self, cluster: &Cluster, rng: &mut Rng) {
         self.controller.kill();
         self.kills[0] += 1;
-        // It is dead for certain, so the next one need not wait until its lease has expired.
-        free_lease(cluster);
+        // It is dead for certain, so the next one need not wait until its lease has expired; now and
+        // then it does.
+        if !rng.one_in(5) {
+            free_lease(cluster);
+        }
         self.controller.start_again(cluster);
     }
 
@@ -79,6 +82,12 @@ impl Killer {
     /// Where commands of the program are answered.
     pub(crate) fn controller(&self) -> &Driver {
         &self.controller
+    }
+
+    /// Panics when either was killed less often.
+    #[track_caller]
+    pub(crate) fn assert_killed(&self, least: u32) {
+        assert!(self.kills.iter().all(|kills| *kills >= least), "only {}", self.tally());
     }
 
     /// What was done, in words.

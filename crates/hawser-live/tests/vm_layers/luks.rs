@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use hawser_core::Reason;
-use hawser_core::attach::{Attach, Encryption, EncryptionFormat, Multipath};
+use hawser_core::attach::{Attach, EncryptionFormat, Multipath};
 use hawser_core::connection::ConnectionInfo;
-use hawser_core::secret::Secret;
+use hawser_live::lab::guest::luks::{encrypted, make_header, with_key};
 use hawser_live::lab::guest::paths::{forced, usable};
 use hawser_live::lab::guest::san::{self, San};
 use hawser_live::lab::guest::{self, Leftovers, cmd, wait_for};
@@ -21,17 +21,6 @@ const MIB: usize = 1024 * 1024;
 fn image(path: &Path, key: &str) -> ConnectionInfo {
     let data = json!({ "path": path, "kind": "file", "volume_id": "secret-volume" });
     with_key(info("local", data), key)
-}
-
-fn with_key(mut info: ConnectionInfo, key: &str) -> ConnectionInfo {
-    info.secrets.insert("encryption_key".into(), Secret::new(key));
-    info
-}
-
-fn encrypted(format: EncryptionFormat, format_if_blank: bool) -> Attach {
-    let encryption =
-        Encryption { format, cipher: None, key_size: None, format_if_blank, discards: false };
-    Attach { encryption: Some(encryption), deadline: Duration::from_secs(300), ..Attach::default() }
 }
 
 fn write_through(device: &Path, bytes: &[u8]) {
@@ -83,20 +72,6 @@ fn holds(path: &Path, text: &[u8]) -> bool {
     let found = cmd("grep").args(["-a", "-q", "-F", text]).arg(path).run();
     assert!(found.code() < 2, "{}", found.stderr);
     found.code() == 0
-}
-
-/// A header whose key is cheap to try: the guest is slow, and strength is not what is tested.
-fn make_header(path: &Path, format: EncryptionFormat, key: &str) {
-    let word = match format {
-        EncryptionFormat::Luks => "luks1",
-        EncryptionFormat::Luks2 => "luks2",
-    };
-    cmd("cryptsetup")
-        .args(["luksFormat", "--batch-mode", "--type", word, "--key-file=-"])
-        .args(["--pbkdf", "pbkdf2", "--pbkdf-force-iterations", "1000"])
-        .arg(path)
-        .input(key)
-        .ok();
 }
 
 #[test]

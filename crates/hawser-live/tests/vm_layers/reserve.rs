@@ -1,39 +1,21 @@
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use hawser_core::Reason;
-use hawser_core::attach::{Attach, Multipath, SingleWriter};
+use hawser_core::attach::{Attach, Multipath};
 use hawser_live::lab::guest::paths::usable;
+use hawser_live::lab::guest::reserve::{Aligned, CONFLICT, direct, read_direct, single_writer};
 use hawser_live::lab::guest::san::{self, San};
 use hawser_live::lab::guest::{self, Daemon, cmd, lio, modprobe, wait_for};
-use rustix::fs::OFlags;
-use rustix::io::Errno;
 use serde_json::json;
 
 use crate::{Host, LIMIT, PORTALS, device, info, maps};
 
 const IQN: &str = "iqn.2004-10.com.example:layers";
 const OTHER_HOST: &str = "iqn.2004-10.com.example:other";
-/// What a write gets that a reservation of another host forbids.
-const CONFLICT: i32 = Errno::BADE.raw_os_error();
-
-fn single_writer(key: u64, preempt: bool) -> Attach {
-    Attach { reservation: Some(SingleWriter { key, preempt }), ..Attach::default() }
-}
-
-/// Opens past the page cache.
-fn direct(device: &Path) -> File {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .custom_flags(OFlags::DIRECT.bits() as i32)
-        .open(device)
-        .unwrap()
-}
-
 /// One LUN as two hosts see it: two sessions of two initiators.
 struct TwoHosts {
     ours: PathBuf,
@@ -116,7 +98,7 @@ fn the_second_writer_is_refused_and_after_preemption_the_first_ones_writes_fail(
     a.connect(&at_a, &single_writer(0xa, false)).unwrap();
 
     let refused = b.connect(&at_b, &single_writer(0xb, false)).unwrap_err();
-    let conflict = direct(&lun.theirs).write_all_at(aligned(b'b').as_slice(), 0);
+    let conflict = direct(&lun.theirs).write_all_at(Aligned::new(b'b').as_slice(), 0);
 
     assert_eq!(refused.reason(), Some(Reason::Reserved), "{refused:?}");
     assert_eq!(conflict.unwrap_err().raw_os_error(), Some(CONFLICT), "a write of another host");
@@ -124,24 +106,26 @@ fn the_second_writer_is_refused_and_after_preemption_the_first_ones_writes_fail(
     let writer = keep_writing(&lun.ours);
     std::thread::sleep(Duration::from_millis(300));
     b.connect(&at_b, &single_writer(0xb, true)).unwrap();
-    direct(&lun.theirs).write_all_at(aligned(b'B').as_slice(), 0).unwrap();
+    direct(&lun.theirs).write_all_at(Aligned::new(b'B').as_slice(), 0).unwrap();
 
     assert_eq!(writer.join().unwrap(), Some(CONFLICT));
-    assert_eq!(read_direct(&lun.theirs), aligned(b'B').as_slice(), "the second writer's data");
-    let late = direct(&lun.ours).write_all_at(aligned(b'x').as_slice(), 0);
+    assert_eq!(read_direct(&lun.theirs), Aligned::new(b'B').as_slice(), "the second writer's data");
+    let late = direct(&lun.ours).write_all_at(Aligned::new(b'x').as_slice(), 0);
     assert_eq!(late.unwrap_err().raw_os_error(), Some(CONFLICT));
-    assert_eq!(read_direct(&lun.theirs), aligned(b'B').as_slice());
+    assert_eq!(read_direct(&lun.theirs), Aligned::new(b'B').as_slice());
 
     b.disconnect(&at_b).unwrap();
     a.disconnect(&at_a).unwrap();
-    direct(&lun.ours).write_all_at(aligned(b'c').as_slice(), 0).expect("nobody reserves it now");
+    direct(&lun.ours)
+        .write_all_at(Aligned::new(b'c').as_slice(), 0)
+        .expect("nobody reserves it now");
 }
 
 /// Goes on writing until that fails, and answers why.
 fn keep_writing(device: &Path) -> JoinHandle<Option<i32>> {
     let file = direct(device);
     std::thread::spawn(move || {
-        let (begun, block) = (Instant::now(), aligned(b'a'));
+        let (begun, block) = (Instant::now(), Aligned::new(b'a'));
         while begun.elapsed() < LIMIT {
             if let Err(error) = file.write_all_at(block.as_slice(), 0) {
                 return error.raw_os_error();
@@ -166,13 +150,13 @@ fn a_reservation_that_an_earlier_session_left_lets_a_session_over_another_portal
 
     let disk = host.connect(&info, &single_writer(0xa, false)).unwrap();
 
-    let written = direct(&disk).write_all_at(aligned(b'a').as_slice(), 0);
+    let written = direct(&disk).write_all_at(Aligned::new(b'a').as_slice(), 0);
     written.expect("this session is registered too");
     host.disconnect(&info).unwrap();
     net.assert_clean();
     // Nothing of either session keeps others out.
     let disk = host.connect(&info, &single_writer(0xb, false)).unwrap();
-    direct(&disk).write_all_at(aligned(b'b').as_slice(), 0).unwrap();
+    direct(&disk).write_all_at(Aligned::new(b'b').as_slice(), 0).unwrap();
     host.disconnect(&info).unwrap();
     net.assert_clean();
 }
@@ -193,39 +177,17 @@ fn a_path_that_is_down_does_not_take_the_reservation_from_the_others() {
     // It is attached and not well: what can be brought back is, whatever the answer.
     let again = host.connect(&info, &attach);
 
-    let written = direct(&map).write_all_at(aligned(b'a').as_slice(), 0);
+    let written = direct(&map).write_all_at(Aligned::new(b'a').as_slice(), 0);
     assert!(written.is_ok(), "{written:?} after {again:?}");
     drop(cut);
     wait_for("the path to come back", LIMIT, || (usable(&map) == 2).then_some(()));
     for _ in 0..16 {
         // Over both of them.
-        direct(&map).write_all_at(aligned(b'b').as_slice(), 0).unwrap();
+        direct(&map).write_all_at(Aligned::new(b'b').as_slice(), 0).unwrap();
     }
     host.disconnect(&info).unwrap();
     net.assert_clean();
     let disk = host.connect(&info, &single_writer(0xb, false));
     disk.expect("nothing keeps others out");
     host.disconnect(&info).unwrap();
-}
-
-/// A block that direct I/O takes.
-struct Aligned(Vec<u8>, usize);
-
-impl Aligned {
-    fn as_slice(&self) -> &[u8] {
-        &self.0[self.1..self.1 + 4096]
-    }
-}
-
-fn aligned(fill: u8) -> Aligned {
-    let bytes = vec![fill; 3 * 4096];
-    let offset = bytes.as_ptr().align_offset(4096);
-    Aligned(bytes, offset)
-}
-
-fn read_direct(device: &Path) -> Vec<u8> {
-    let mut block = aligned(0);
-    let start = block.1;
-    direct(device).read_exact_at(&mut block.0[start..start + 4096], 0).unwrap();
-    block.as_slice().to_vec()
 }

@@ -18,6 +18,14 @@ pub fn claim_events(kubectl: &Kubectl, name: &str) -> Vec<String> {
     about_claims(&kubectl.list("events"), |event| event["involvedObject"]["name"] == name)
 }
 
+/// Every warning about one claim, as lines.
+#[track_caller]
+pub fn warnings_of(kubectl: &Kubectl, name: &str) -> Vec<String> {
+    about_claims(&kubectl.list("events"), |event| {
+        event["type"] == "Warning" && event["involvedObject"]["name"] == name
+    })
+}
+
 fn about_claims(events: &[Value], wanted: impl Fn(&Value) -> bool) -> Vec<String> {
     let claims = events
         .iter()

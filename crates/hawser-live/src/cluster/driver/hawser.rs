@@ -41,13 +41,28 @@ pub struct Hawser {
     alone: bool,
     records: Records,
     bare: bool,
+    replica: u8,
+    log: Option<&'static str>,
 }
 
 impl Hawser {
     /// It calls itself by [`ACCOUNT`] and has the rights of the chart. Its class `local` is a pool of
-    /// images, as the chart makes it.
+    /// images, as the chart makes it; its class `null` keeps nothing, needs no
+    /// node, and takes a moment for each call.
     pub fn new(half: Half) -> Self {
-        Self { half, alone: false, records: Records::File, bare: false }
+        Self { half, alone: false, records: Records::File, bare: false, replica: 1, log: None }
+    }
+
+    /// How much it says, as `--log` has it.
+    pub fn log(mut self, filter: &'static str) -> Self {
+        self.log = Some(filter);
+        self
+    }
+
+    /// One more of a controller: it has sockets and a state folder of its own.
+    pub fn replica(mut self, number: u8) -> Self {
+        self.replica = number;
+        self
     }
 
     /// It does what the sidecars do.
@@ -69,12 +84,18 @@ impl Hawser {
     }
 
     /// What its process is called.
-    pub(super) fn name(&self) -> &'static str {
-        match self.half {
+    pub(super) fn name(&self) -> String {
+        let name = match self.half {
             Half::Both => "hawser",
             Half::Controller => "hawser-controller",
             Half::Node => "hawser-node",
-        }
+        };
+        self.numbered(name)
+    }
+
+    /// A name that no other replica has.
+    fn numbered(&self, name: &str) -> String {
+        if self.replica == 1 { name.to_owned() } else { format!("{name}{}", self.replica) }
     }
 
     /// True when a kubelet gets to know it.
@@ -89,7 +110,7 @@ impl Hawser {
                 cluster.kubelet_folder(1).join("plugins").join(driver).join("csi.sock")
             }
             // Short: the name of a socket has at most 108 bytes.
-            Half::Controller => cluster.inside(format!("{driver}.sock")),
+            Half::Controller => cluster.inside(format!("{}.sock", self.numbered(driver))),
         }
     }
 
@@ -102,7 +123,7 @@ impl Hawser {
             Half::Controller => "controller",
             Half::Node => "node",
         };
-        let state = cluster.inside(STATE);
+        let state = cluster.inside(self.numbered(STATE));
         command.args(["csi", "--mode", mode, "--node-id", &node_name(1)]);
         command.arg("--state-dir").arg(&state);
         for (flag, driver) in [("--endpoint", ATTACHED), ("--local-endpoint", LOCAL)] {
@@ -124,12 +145,17 @@ impl Hawser {
         if !self.bare {
             let settings = format!(
                 "default_class = \"local\"\n[class.local]\nprovider = \"local\"\nkind = \"image\"\n\
-                 path = \"{}/{POOL}\"\n",
+                 path = \"{}/{POOL}\"\n[class.null]\nprovider = \"null\"\n\
+                 latency = 300\n",
                 state.display()
             );
-            let file = cluster.folder().join("hawser.toml");
-            fs::write(file, settings).expect("the folder of the run can be written");
-            command.arg("--config").arg(cluster.inside("hawser.toml"));
+            let file = format!("{}.toml", self.numbered("hawser"));
+            fs::write(cluster.folder().join(&file), settings)
+                .expect("the folder of the run can be written");
+            command.arg("--config").arg(cluster.inside(file));
+        }
+        if let Some(filter) = self.log {
+            command.args(["--log", filter]);
         }
         self.reach(cluster, &mut command);
         command
@@ -157,7 +183,8 @@ impl Hawser {
 /// has a certificate with the name of an account has its rights, and no others.
 #[track_caller]
 pub(super) fn account(cluster: &Cluster) -> PathBuf {
-    let kubectl = cluster.user(ACCOUNT, None);
+    // With the group that a pod's token has: the server gives those a share of its time.
+    let kubectl = cluster.user(ACCOUNT, Some("system:serviceaccounts"));
     let file = kubectl.config.file_name().expect("a kubeconfig is a file").to_owned();
     cluster.inside(file)
 }

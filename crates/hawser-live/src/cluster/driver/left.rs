@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::hawser::{POOL, STATE};
+use super::hawser::POOL;
 use super::objects::name;
+use super::pods::state;
 use super::waits::SOON;
 use super::{Driver, NAMESPACE};
 use crate::cluster::Cluster;
@@ -20,7 +21,15 @@ const PAUSE: Duration = Duration::from_secs(1);
 const KINDS: [&str; 3] = ["persistentvolumeclaim", "persistentvolume", "volumeattachment"];
 
 /// The same where there are snapshots.
-const SNAPSHOT_KINDS: [&str; 2] = ["volumesnapshot", "volumesnapshotcontent"];
+const SNAPSHOT_KINDS: [&str; 4] = [
+    "volumesnapshot",
+    "volumesnapshotcontent",
+    "volumegroupsnapshot",
+    "volumegroupsnapshotcontent",
+];
+
+/// The label of Secrets that are records of the store.
+const SECRET_RECORDS: &str = "hawser.storage/record=true";
 
 /// Where the host's attachments are written down, as programs in the cluster see it.
 const ATTACHMENTS: &str = "/run/hawser/attachments";
@@ -49,6 +58,7 @@ impl Driver {
     pub fn left(&self, cluster: &Cluster) -> Vec<String> {
         let mut left = objects(cluster);
         left.extend(records(cluster));
+        left.extend(secret_records(cluster));
         left.extend(self.volumes(cluster).iter().map(|id| format!("{id} as hawser lists it")));
         left.extend(self.snapshots(cluster).iter().map(|id| format!("{id} as hawser lists it")));
         left.extend(pool(cluster).iter().map(|file| format!("{file} in the pool")));
@@ -106,9 +116,25 @@ fn records(cluster: &Cluster) -> Vec<String> {
     ours.map(|key| format!("record {key}")).collect()
 }
 
-/// Volumes and snapshots that the pool holds, and what is half made or half removed.
+/// The same of records that are secret.
+#[track_caller]
+fn secret_records(cluster: &Cluster) -> Vec<String> {
+    let namespace = format!("--namespace={NAMESPACE}");
+    let label = format!("--selector={SECRET_RECORDS}");
+    let list = cluster.kubectl().json(&["get", "secrets", &namespace, &label]);
+    let items = list["items"].as_array().into_iter().flatten();
+    let names = items.map(name).filter(|name| !name.ends_with("--tick"));
+    names.map(|name| format!("record {name}, which is secret")).collect()
+}
+
+/// Volumes and snapshots that the pools of all nodes hold, and what is half made or half removed.
 pub fn pool(cluster: &Cluster) -> BTreeSet<String> {
-    let pool = cluster.folder().join(STATE).join(POOL);
+    (1..=cluster.node_count()).flat_map(|number| pool_of(cluster, number)).collect()
+}
+
+/// The same of one node.
+pub fn pool_of(cluster: &Cluster, number: u8) -> BTreeSet<String> {
+    let pool = cluster.folder().join(state(number)).join(POOL);
     let each = ["volumes", "snapshots", "staging"].into_iter();
     let all = each.flat_map(|shelf| {
         let files = entries(&pool.join(shelf));

@@ -19,13 +19,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 pub use crowd::{CLAIMS, Crowd, Following, Kind, Moments, PODS, SNAPSHOTS, VOLUMES};
-pub use events::{claim_events, claim_warnings};
+pub use events::{claim_events, claim_warnings, warnings_of};
 pub use hawser::{Half, Hawser, Records};
-pub use left::pool;
+pub use left::{pool, pool_of};
 pub use manifests::{Chart, STAMP, Stamps, install};
 pub use peer::Peer;
 pub use registrar::Registrar;
-pub use sidecars::{OLDER_CLASSES, Sidecar, snapshot_controller};
+pub use sidecars::{Sidecar, group_controller, snapshot_controller};
 pub use waits::{SOON, inside, room_in, wait_bound, wait_gone, wait_running, wait_size};
 
 use super::kubectl::unwrap;
@@ -88,10 +88,25 @@ impl Driver {
     /// Starts a process of ours, and waits until it listens and the kubelet knows it.
     #[track_caller]
     pub fn start(cluster: &mut Cluster, hawser: Hawser) -> Self {
+        let mut driver = Self::start_unheard(cluster, hawser);
+        driver.wait_listening(cluster);
+        driver
+    }
+
+    /// The same of a controller that has to wait until another one no longer leads: only who leads
+    /// listens.
+    #[track_caller]
+    pub fn start_standby(cluster: &mut Cluster, hawser: Hawser) -> Self {
+        let mut driver = Self::start_unheard(cluster, hawser);
+        driver.wait_standby();
+        driver
+    }
+
+    #[track_caller]
+    fn start_unheard(cluster: &mut Cluster, hawser: Hawser) -> Self {
         let mut driver = Self::empty(cluster);
         driver.hawser = Some(hawser);
         driver.start_again(cluster);
-        driver.wait_listening(cluster);
         driver
     }
 
@@ -99,7 +114,7 @@ impl Driver {
     #[track_caller]
     pub fn start_again(&mut self, cluster: &Cluster) {
         let hawser = self.hawser.as_ref().expect("a driver that is a process");
-        let process = cluster.start_process(hawser.name(), &mut hawser.command(cluster));
+        let process = cluster.start_process(&hawser.name(), &mut hawser.command(cluster));
         self.process = Some(process);
     }
 
@@ -113,6 +128,19 @@ impl Driver {
         }
         if hawser.registers() {
             self.wait_registered(cluster);
+        }
+    }
+
+    /// Waits until it says that another one leads.
+    #[track_caller]
+    pub fn wait_standby(&mut self) {
+        let begun = Instant::now();
+        let process = self.process();
+        while !process.log_end(SHOWN_LINES).contains("another process leads") {
+            unwrap(process.check());
+            let (waited, name) = (begun.elapsed(), process.name());
+            assert!(waited < START_LIMIT, "{name} does not wait\n{}", process.log_end(SHOWN_LINES));
+            std::thread::sleep(Duration::from_millis(20));
         }
     }
 
@@ -228,8 +256,14 @@ pub fn wait_leader(cluster: &mut Cluster) {
 /// Waits until the kubelet of the first node knows a driver.
 #[track_caller]
 pub fn wait_registered(cluster: &mut Cluster, driver: &str) {
-    let node = Object::new("csinode", &node_name(1));
-    let what = format!("{driver} on {}", node_name(1));
+    wait_registered_on(cluster, 1, driver);
+}
+
+/// Waits until the kubelet of a node knows a driver.
+#[track_caller]
+fn wait_registered_on(cluster: &mut Cluster, number: u8, driver: &str) {
+    let node = Object::new("csinode", &node_name(number));
+    let what = format!("{driver} on {}", node_name(number));
     let knows = |node: &serde_json::Value| {
         let drivers = node["spec"]["drivers"].as_array().into_iter().flatten();
         drivers.into_iter().any(|found| found["name"] == driver)

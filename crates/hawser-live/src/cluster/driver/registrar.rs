@@ -31,7 +31,7 @@ impl Registrar {
     pub fn start(cluster: &Cluster, driver: &str, endpoint: &Path) -> Self {
         let registry = format!("{}/kubelet/plugins_registry", node_name(1));
         make(cluster, &registry);
-        let socket = cluster.folder().join(registry).join(format!("{driver}-reg.sock"));
+        let socket = cluster.folder().join(registry).join(format!("{driver}@reg.sock"));
         let _ = fs::remove_file(&socket);
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");

@@ -6,10 +6,6 @@ use std::process::Command;
 use super::{LOCAL, NAMESPACE};
 use crate::cluster::{Cluster, Limits, Process};
 
-/// What the server needs for the resizer of `lab/cluster.versions`, which asks for classes of
-/// attributes by an older name: an argument of it.
-pub const OLDER_CLASSES: &str = "--runtime-config=storage.k8s.io/v1beta1=true";
-
 /// A sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sidecar {
@@ -24,8 +20,12 @@ pub enum Sidecar {
 }
 
 impl Sidecar {
-    /// All but the attacher, which not every module proxy gives.
-    pub const USUAL: [Self; 3] = [Self::Provisioner, Self::Resizer, Self::Snapshotter];
+    /// Every one of them.
+    pub const ALL: [Self; 4] =
+        [Self::Provisioner, Self::Attacher, Self::Resizer, Self::Snapshotter];
+
+    /// Those of storage that never leaves its node: nothing is attached.
+    pub const OF_NODES: [Self; 3] = [Self::Provisioner, Self::Resizer, Self::Snapshotter];
 
     /// Its name in `lab/cluster.versions`.
     pub fn program(self) -> &'static str {
@@ -37,18 +37,14 @@ impl Sidecar {
         }
     }
 
-    /// What the chart gives it besides limits and addresses, as far as its pinned version has it.
+    /// What the chart gives it besides limits and addresses.
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Provisioner => {
                 &["--extra-create-metadata", "--strict-topology", "--immediate-topology=false"]
             }
             Self::Attacher => &["--worker-threads=50", "--reconcile-sync=1m"],
-            Self::Resizer => &[
-                "--handle-volume-inuse-error=false",
-                "--extra-modify-metadata",
-                "--feature-gates=VolumeAttributesClass=true",
-            ],
+            Self::Resizer => &["--handle-volume-inuse-error=false", "--extra-modify-metadata"],
             Self::Snapshotter => &["--extra-create-metadata"],
         }
     }
@@ -90,8 +86,21 @@ impl Side {
 /// Starts the controller of snapshots, which is the cluster's, whoever does the sidecars' work.
 #[track_caller]
 pub fn snapshot_controller(cluster: &Cluster, limits: Limits) -> Process {
+    start_snapshot_controller(cluster, limits, &[])
+}
+
+/// The same, for groups of snapshots too.
+#[track_caller]
+pub fn group_controller(cluster: &Cluster) -> Process {
+    let groups = ["--feature-gates=CSIVolumeGroupSnapshot=true"];
+    start_snapshot_controller(cluster, Limits::Raised, &groups)
+}
+
+#[track_caller]
+fn start_snapshot_controller(cluster: &Cluster, limits: Limits, more: &[&str]) -> Process {
     let mut command = cluster.command(cluster.program("snapshot-controller"));
     reach(&mut command, &cluster.inside("admin.kubeconfig"), limits);
+    command.args(more);
     cluster.start_process("snapshot-controller", &mut command)
 }
 

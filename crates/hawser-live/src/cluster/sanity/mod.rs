@@ -29,6 +29,23 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// How often the driver is looked at while the suite runs.
 const LOOK: Duration = Duration::from_millis(200);
 
+/// The calls that the suite has secrets for.
+const SECRET_CALLS: [&str; 13] = [
+    "CreateVolume",
+    "DeleteVolume",
+    "ControllerPublishVolume",
+    "ControllerUnpublishVolume",
+    "ControllerValidateVolumeCapabilities",
+    "NodeStageVolume",
+    "NodePublishVolume",
+    "CreateSnapshot",
+    "DeleteSnapshot",
+    "ControllerExpandVolume",
+    "ControllerModifyVolume",
+    "ListSnapshots",
+    "GetSnapshot",
+];
+
 /// A run of csi-sanity that is being put together.
 #[derive(Clone, Debug)]
 pub struct Sanity {
@@ -71,6 +88,20 @@ impl Sanity {
         let text = serde_json::json!({ key: value }).to_string();
         fs::write(&file, text).expect("the folder can be written");
         self.flag(&format!("--csi.testvolumemutableparameters={}", file.display()))
+    }
+
+    /// With a secret in every call that may have one: a word that begins so.
+    #[track_caller]
+    pub fn secrets(self, word: &str) -> Self {
+        let file = self.folder.join("secrets.yaml");
+        let of = |call: &&str| {
+            let secret = serde_json::json!({ "password": format!("{word}-{call}") });
+            (format!("{call}Secret"), secret)
+        };
+        let all: serde_json::Map<_, _> = SECRET_CALLS.iter().map(of).collect();
+        fs::write(&file, serde_json::Value::from(all).to_string())
+            .expect("the folder can be written");
+        self.flag(&format!("--csi.secrets={}", file.display()))
     }
 
     /// With the test that fills a node up; its driver should allow few volumes.

@@ -80,6 +80,13 @@ impl Cable {
         }
     }
 
+    /// Plugs it in after a test, whatever that test has done to it.
+    fn plug_again(&self) {
+        for end in [&self.theirs, &self.ours] {
+            let _ = cmd("ip").args(["link", "set", end, "up"]).try_run();
+        }
+    }
+
     /// The state of the far port, as ours sees it.
     pub fn state(&self) -> Option<String> {
         let ours = |folder: &str, file: &str| {
@@ -250,10 +257,11 @@ impl Drop for San {
                 let lines: Vec<&str> = text.lines().collect();
                 println!("--\n{}", lines[lines.len().saturating_sub(count)..].join("\n"));
             };
-            // Who waits for what in the kernel.
+            // Who waits for what in the kernel, without what merely lay on their stacks.
             let _ = fs::write("/proc/sysrq-trigger", "w");
             let said = cmd("dmesg").try_run().map(|done| done.stdout).unwrap_or_default();
-            last(&said, 200);
+            let frames: Vec<&str> = said.lines().filter(|line| !line.contains("]  ? ")).collect();
+            last(&frames.join("\n"), 400);
             if let Some(daemon) = &self.multipathd {
                 last(&daemon.log(), 40);
             }
@@ -266,7 +274,7 @@ impl Drop for San {
                 println!("-- {program}\n{}", done.map(|done| done.stdout).unwrap_or_default());
             }
         }
-        self.cables.iter().for_each(|cable| cable.plug(true));
+        self.cables.iter().for_each(Cable::plug_again);
         clean();
         while let Some((number, _)) = self.shown.first() {
             self.hide(*number);

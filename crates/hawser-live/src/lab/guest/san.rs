@@ -141,6 +141,12 @@ impl Drop for San {
 
 /// Takes away what a failed test left: maps, sessions, records, notes.
 fn clean() {
+    // Whoever waits in a map for a path would keep it, and every test after this one.
+    let maps = cmd("dmsetup").args(["ls", "--target", "multipath"]).try_run();
+    for line in maps.map(|done| done.stdout).unwrap_or_default().lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let _ = cmd("dmsetup").args(["message", name, "0", "fail_if_no_path"]).try_run();
+    }
     for (program, args) in [
         ("multipath", ["-F"].as_slice()),
         ("iscsiadm", ["-m", "session", "-u"].as_slice()),

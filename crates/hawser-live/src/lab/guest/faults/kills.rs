@@ -2,24 +2,28 @@
 //!
 //! `hawser connect` and `hawser disconnect` run as they are shipped, under `strace`, which sends
 //! SIGKILL when a thread enters its Nth system call that can change anything outside the process:
-//! writes, renames, removals, ioctls, messages to daemons, new processes. The call itself is not
-//! carried out. A first run without a kill counts these calls, so that every N is tried where it
+//! writes, renames, removals, mounts, ioctls, messages to daemons, new processes. The call itself is
+//! not carried out. A first run without a kill counts these calls, so that every N is tried where it
 //! matters; a call that only wakes another thread changes nothing and is left out. So the points
 //! follow the program, not the clock, which is what kills after a delay would do: on a slow or busy
 //! machine those miss the short steps. Nothing in the program knows of it. The programs that it
-//! started (`iscsiadm`) are not traced and go on alone, as after a real kill.
+//! started (`iscsiadm`, `drbdadm`) are not traced and go on alone, as after a real kill.
+//!
+//! The next run may share its work out among its threads in another way, so that none of them comes
+//! to N, and it ends by itself. What counts is how many were killed: half of all points at least, or
+//! the test has failed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
 use super::tool::{Asked, Tally};
-use crate::lab::guest::san::San;
+use crate::lab::guest::Leftovers;
 
 /// Every call that can change anything outside the process.
 const CHANGES: &str = "write,writev,pwrite64,rename,renameat,renameat2,unlink,unlinkat,mkdir,mkdirat,\
-    rmdir,symlink,symlinkat,link,linkat,fchmod,fsync,fdatasync,ioctl,connect,sendto,sendmsg,clone,\
-    clone3,vfork,fork";
+    rmdir,symlink,symlinkat,link,linkat,fchmod,fsync,fdatasync,mount,umount2,move_mount,ioctl,connect,\
+    sendto,sendmsg,clone,clone3,vfork,fork";
 
 const TRACE: &str = "/tmp/changes.trace";
 
@@ -69,43 +73,75 @@ fn thinned(points: Vec<usize>, most: usize) -> Vec<usize> {
     points.into_iter().step_by(step).collect()
 }
 
-/// Kills attaches, at `most` points; the next call attaches, or detaches, in turn.
-#[track_caller]
-pub fn kill_connects(what: &'static str, san: &San, asked: &Asked, most: usize) {
-    let all = points(asked, "connect");
-    asked.disconnect();
-    san.assert_clean();
-    let mut tally = Tally::of(what);
-    let count = all.len();
-    for (turn, point) in thinned(all, most).into_iter().enumerate() {
-        killed(asked, "connect", point);
-        if turn.is_multiple_of(2) {
-            asked.connect();
-        }
-        asked.disconnect();
-        tally.point(&format!("killed at {point}"), &san.before);
-    }
-    println!("{what}: {count} points there are");
-    tally.close();
+/// Kills of the program while it attaches and detaches one volume.
+pub struct Kills<'a> {
+    what: &'a str,
+    asked: &'a Asked,
+    before: &'a Leftovers,
+    most: usize,
+    sweep: &'a dyn Fn(),
 }
 
-/// The same for detaches.
-#[track_caller]
-pub fn kill_disconnects(what: &'static str, san: &San, asked: &Asked, most: usize) {
-    asked.connect();
-    let all = points(asked, "disconnect");
-    san.assert_clean();
-    let mut tally = Tally::of(what);
-    let count = all.len();
-    for (turn, point) in thinned(all, most).into_iter().enumerate() {
-        asked.connect();
-        killed(asked, "disconnect", point);
-        if turn.is_multiple_of(2) {
-            asked.connect();
-        }
-        asked.disconnect();
-        tally.point(&format!("killed at {point}"), &san.before);
+impl<'a> Kills<'a> {
+    /// Before every change that it makes; `before` is what everything has to be like afterwards.
+    pub fn of(what: &'a str, asked: &'a Asked, before: &'a Leftovers) -> Self {
+        Self { what, asked, before, most: usize::MAX, sweep: &|| () }
     }
-    println!("{what}: {count} points there are");
-    tally.close();
+
+    /// Before this many of them at most, evenly spread.
+    pub fn some(self, most: usize) -> Self {
+        Self { most, ..self }
+    }
+
+    /// Does this before anything is compared: takes away what belongs to no attach.
+    pub fn sweep(self, sweep: &'a dyn Fn()) -> Self {
+        Self { sweep, ..self }
+    }
+
+    /// Kills attaches and detaches.
+    #[track_caller]
+    pub fn run(&self) {
+        self.connects();
+        self.disconnects();
+    }
+
+    /// Kills attaches; the next call attaches, or detaches, in turn.
+    #[track_caller]
+    pub fn connects(&self) {
+        let all = points(self.asked, "connect");
+        self.asked.disconnect();
+        self.kill("connect", all, || ());
+    }
+
+    /// The same for detaches.
+    #[track_caller]
+    pub fn disconnects(&self) {
+        self.asked.connect();
+        let all = points(self.asked, "disconnect");
+        self.kill("disconnect", all, || drop(self.asked.connect()));
+    }
+
+    #[track_caller]
+    fn kill(&self, verb: &'static str, all: Vec<usize>, prepare: impl Fn()) {
+        (self.sweep)();
+        self.before.assert_restored();
+        let mut tally = Tally::of(&format!("{}: {verb}", self.what));
+        let count = all.len();
+        let tried = thinned(all, self.most);
+        let mut kills = 0;
+        for (turn, point) in tried.iter().enumerate() {
+            prepare();
+            kills += usize::from(killed(self.asked, verb, *point));
+            if turn.is_multiple_of(2) {
+                self.asked.connect();
+            }
+            self.asked.disconnect();
+            (self.sweep)();
+            tally.point(&format!("killed at {point}"), self.before);
+        }
+        let (what, tried) = (self.what, tried.len());
+        println!("{what}: {verb}: {kills} kills at {tried} of {count} points");
+        tally.close();
+        assert!(kills >= tried.div_ceil(2), "{what}: {verb}: {kills} kills at {tried} points");
+    }
 }

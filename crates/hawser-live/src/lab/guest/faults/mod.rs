@@ -4,6 +4,6 @@ mod kills;
 mod stage;
 mod tool;
 
-pub use kills::{kill_connects, kill_disconnects};
+pub use kills::Kills;
 pub use stage::Stage;
 pub use tool::{Asked, MAPS, TWO, Tally};

@@ -87,7 +87,7 @@ impl Asked {
 
 /// Counts what is left, and where it was.
 pub struct Tally {
-    what: &'static str,
+    what: String,
     begun: Instant,
     points: usize,
     left: Vec<String>,
@@ -95,8 +95,8 @@ pub struct Tally {
 
 impl Tally {
     /// For one kind of fault.
-    pub fn of(what: &'static str) -> Self {
-        Self { what, begun: Instant::now(), points: 0, left: Vec::new() }
+    pub fn of(what: &str) -> Self {
+        Self { what: what.to_owned(), begun: Instant::now(), points: 0, left: Vec::new() }
     }
 
     /// Compares after one fault. What comes down behind the caller's back gets its time.
