@@ -18,7 +18,7 @@ CLUSTER_TESTS = $(filter-out cluster_faults cluster_store,$(basename $(notdir $(
 FEATURES = $(shell sed -n '/^\[features\]/,/^\[/{s/^\([a-z0-9_-]*\) *=.*/\1/p}' crates/hawser-front/Cargo.toml | grep -v '^default$$')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up build install test check check-full fmt crash fuzz e2e e2e-sanity e2e-cluster e2e-faults cluster-shell lab lab-core lab-soak lab-shell bench bench-core bench-connect bench-csi chart manifests packages clean
+.PHONY: help demo up build install test check check-full fmt crash fuzz e2e e2e-sanity e2e-store e2e-cluster e2e-faults cluster-shell lab lab-core lab-soak lab-shell bench bench-core bench-connect bench-csi chart manifests packages clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,11 +74,12 @@ fuzz: ## every parser, CASES (20000) times each: made-up input, and its corpus d
 e2e: packages ## tests against the real thing: loop devices, csi-sanity, a real Kubernetes; says which tiers exist
 	@echo "loop_     real loop devices, file systems and mounts; needs root: runs now, and in make test"
 	@echo "sanity    csi-sanity against our CSI driver; needs root and Go: runs now (make e2e-sanity)"
-	@echo "cluster_  a real Kubernetes; needs root and Go: runs now (make e2e-cluster, make e2e-faults)"
+	@echo "cluster_  a real Kubernetes; needs root and Go: runs now (make e2e-store, e2e-cluster, e2e-faults)"
 	@echo "vm_       real kernels and targets in a guest: make lab, make lab-core"
 	@echo "svc_      etcd, Gluster, OpenStack on loopback: not there yet"
 	@$(XTASK) test --workspace loop_
 	@$(MAKE) --no-print-directory e2e-sanity
+	@$(MAKE) --no-print-directory e2e-store
 	@$(MAKE) --no-print-directory e2e-cluster
 	@$(MAKE) --no-print-directory e2e-faults
 
@@ -86,6 +87,10 @@ e2e: packages ## tests against the real thing: loop devices, csi-sanity, a real 
 e2e-sanity: packages ## csi-sanity against our CSI driver; builds it once, in a minute or two
 	@$(CLUSTER) build csi-sanity hostpathplugin
 	@$(XTASK) test --workspace --test sanity -- --test-threads=1
+
+e2e-store: packages ## the contract of stores against a real API server
+	@$(CLUSTER) build kube-apiserver kubectl
+	@$(TARGET)/debug/cluster run $(XTASK) test --workspace --test cluster_store
 
 e2e-cluster: packages ## tests on a real Kubernetes, built once, in about 10 minutes; NAME=cluster_x runs one file
 	@$(CLUSTER) build

@@ -43,12 +43,17 @@ controller, which is not root, must not think otherwise than the nodes.
 {{- include "hawser.toml.table" $class }}
 {{- end -}}
 
+{{/* Where the controller keeps its records: said beside the settings file, which may be a user's own. Its
+pods have no disk that outlives them. */}}
+{{- define "hawser.store" -}}
+{{- .Values.settings.store | default (printf "kubernetes:%s" .Release.Namespace) -}}
+{{- end -}}
+
 {{/* The settings of the controller: every class, with its credentials. */}}
 {{- define "hawser.settings.controller" -}}
 # Made by the chart, from the values settings and classes.
 log = {{ toJson .Values.settings.log }}
 log_format = {{ toJson .Values.settings.logFormat }}
-store = {{ .Values.settings.store | default (printf "kubernetes:%s" .Release.Namespace) | toJson }}
 default_class = {{ .Values.settings.defaultClass | default (keys .Values.classes | sortAlpha | first) | toJson }}
 {{- include "hawser.toml.table" .Values.settings.extra }}
 {{- range $name := keys .Values.classes | sortAlpha }}

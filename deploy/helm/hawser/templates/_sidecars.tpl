@@ -1,10 +1,16 @@
 {{/* The upstream sidecars, for sidecars.enabled; each driver has its own. */}}
 
+{{/*
+What every container has but the one that mounts. Who runs it is said by the pod: on a node it is root, since
+the kubelet's folder and the sockets in it are root's, and root without capabilities is their owner, no more.
+*/}}
 {{- define "hawser.unprivileged" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
 capabilities:
   drop: [ALL]
+seccompProfile:
+  type: RuntimeDefault
 {{- end -}}
 
 {{/*

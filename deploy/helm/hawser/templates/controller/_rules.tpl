@@ -1,9 +1,13 @@
-{{/* What Hawser's own controllers ask of the cluster, without sidecars. Every change is a patch. */}}
+{{/*
+What Hawser's own controllers ask of the cluster, without sidecars, and nothing beyond it: what is watched is
+listed and never read one by one, and every change is a patch.
+*/}}
 {{- define "hawser.rules.own" -}}
-# Claims and their volumes: made, bound, grown, changed, removed.
+# Claims and their volumes: made, bound, grown, changed, removed. A claim is read anew when somebody else
+# wrote it at the same time.
 - apiGroups: [""]
   resources: [persistentvolumes]
-  verbs: [get, list, watch, create, patch, delete]
+  verbs: [list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, patch]
@@ -11,28 +15,37 @@
   resources: [persistentvolumes/status, persistentvolumeclaims/status]
   verbs: [patch]
 - apiGroups: [storage.k8s.io]
-  resources: [storageclasses, volumeattributesclasses, csinodes, csidrivers]
+  resources: [storageclasses, csinodes]
+  verbs: [list, watch]
+# One that was made a moment ago is read before the watch has brought it.
+- apiGroups: [storage.k8s.io]
+  resources: [volumeattributesclasses]
   verbs: [get, list, watch]
+# Whether the scheduler asks for the room that is left.
+- apiGroups: [storage.k8s.io]
+  resources: [csidrivers]
+  verbs: [get]
 - apiGroups: [""]
   resources: [nodes]
-  verbs: [get, list, watch{{ if .Values.startupTaint.enabled }}, patch{{ end }}]
+  verbs: [list, watch{{ if .Values.startupTaint.enabled }}, patch{{ end }}]
 # Which node may use which volume.
 - apiGroups: [storage.k8s.io]
   resources: [volumeattachments]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [storage.k8s.io]
   resources: [volumeattachments/status]
   verbs: [patch]
 - apiGroups: [""]
   resources: [events]
   verbs: [create, patch]
-# Snapshots are the snapshot controller's; they are kept here while a volume is made from them.
+# Snapshots are the snapshot controller's: one is read, with its content, when a volume is made from it,
+# and kept meanwhile. Now and then all are listed, for those that were kept and are not needed any more.
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshots]
   verbs: [get, list, patch]
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshotclasses]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [snapshot.storage.k8s.io]
   resources: [volumesnapshotcontents]
   verbs: [get, list, watch, patch]
@@ -41,10 +54,10 @@
   verbs: [patch]
 - apiGroups: [groupsnapshot.storage.k8s.io]
   resources: [volumegroupsnapshotclasses]
-  verbs: [get, list, watch]
+  verbs: [list, watch]
 - apiGroups: [groupsnapshot.storage.k8s.io]
   resources: [volumegroupsnapshotcontents]
-  verbs: [get, list, watch, patch]
+  verbs: [list, watch, patch]
 - apiGroups: [groupsnapshot.storage.k8s.io]
   resources: [volumegroupsnapshotcontents/status]
   verbs: [patch]
