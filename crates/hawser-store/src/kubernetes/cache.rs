@@ -189,6 +189,14 @@ impl Cache {
         let all: &[Shelf; 2] = &locked;
         let shelves = || resources.iter().map(move |resource| &all[resource.index()]);
         let until = shelves().map(|shelf| shelf.seen).min().unwrap_or_default();
+        // The lists of the two were read one after the other: from a revision between them, the later
+        // one would no longer be known from its beginning.
+        let begun: Option<Vec<_>> = shelves().map(|shelf| shelf.ring.begins_for(after)).collect();
+        let begun = begun.into_iter().flatten().max();
+        if let Some(begun) = begun.filter(|begun| *begun > until) {
+            let some = shelves().any(|shelf| shelf.ring.has_after(prefix, after));
+            return if some { Found::Held(begun) } else { Found::Changes(Vec::new(), after) };
+        }
         let mut changes = Vec::new();
         for shelf in shelves() {
             let Some(found) = shelf.ring.between(prefix, after, until) else { return Found::Gone };
@@ -316,6 +324,24 @@ mod tests {
         cache.with(Resource::Secrets, |shelf| shelf.pass(Revision(16)));
         assert_eq!(revisions(cache.changes(&Prefix::all(), Revision(10))), [12, 15]);
         assert!(matches!(cache.changes(&Prefix::all(), Revision(9)), Found::Gone));
+    }
+
+    #[test]
+    fn a_watcher_of_an_empty_store_misses_nothing_though_its_lists_were_read_one_after_the_other() {
+        let (_bell, rung) = watch::channel(());
+        let cache = Cache::new([listed(10, &[]), listed(12, &[])], rung);
+        let all = |after| cache.changes(&Prefix::all(), Revision(after));
+
+        let Found::Changes(none, Revision(0)) = all(0) else { panic!("not from the beginning") };
+        assert_eq!(none, []);
+        put(&cache, "v/a", 11);
+        assert!(
+            matches!(all(0), Found::Held(Revision(12))),
+            "what comes at 12 is to be known first"
+        );
+        put(&cache, "v/b", 14);
+        cache.with(Resource::Secrets, |shelf| shelf.pass(Revision(15)));
+        assert_eq!(revisions(all(0)), [11, 14]);
     }
 
     #[test]

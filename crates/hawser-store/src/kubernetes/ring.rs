@@ -116,6 +116,11 @@ impl Ring {
             .any(|change| prefix.covers(&change.key))
     }
 
+    /// Where this ring begins for a watcher that knows nothing yet and need not know more.
+    pub(super) fn begins_for(&self, after: Revision) -> Option<Revision> {
+        (self.from(after) != after).then_some(self.gone)
+    }
+
     /// Where a watcher from `after` begins.
     fn from(&self, after: Revision) -> Revision {
         let nothing = after == Revision(0) && self.from_nothing && self.whole;
