@@ -3,9 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use hawser_core::error::{Error, Kind};
+use hawser_core::port::control::Reply;
 use hawser_core::publication::PublishRequest;
+use hawser_core::snapshot::SnapshotRef;
 use hawser_core::volume::{Access, SourceRef, VolumeRequest};
-use hawser_live::stage::{Machine, Stage, WAIT, by_name, done, request, snapshot_of};
+use hawser_live::stage::{
+    Machine, SHORT, Stage, Strike, WAIT, alias, by_name, done, is_volume, request, says,
+    snapshot_of,
+};
 
 fn clone_of(name: &str, of: &str) -> VolumeRequest {
     let source = Some(SourceRef::Volume(by_name(of)));
@@ -98,4 +103,38 @@ async fn a_mounted_file_system_is_copied_as_it_is() {
     assert_copied(&stage, "v").await;
 
     assert!(stage.rig.host.snapshot().frozen.is_empty(), "left frozen");
+}
+
+#[test]
+fn a_snapshot_that_somebody_was_told_of_is_not_taken_again_and_not_lost() {
+    let machine = Machine::new();
+    let snapshot = SnapshotRef::Alias(alias("v-s"));
+    machine.life(async |stage| {
+        stage.volume("v").await;
+        stage.mount("v").await;
+        // The snapshot is recorded; its operation is not ended.
+        stage.store.strike_once(|method, key, value| {
+            let ends = method == "put" && is_volume(key) && says(value, "\"journal\":null");
+            ends.then_some(Strike::Swallowed)
+        });
+        let control = &stage.life.control;
+        let begun = control.create_snapshot(snapshot_of("v"), SHORT).await.unwrap();
+        assert!(matches!(begun, Reply::Pending(_)));
+        stage.until_struck().await;
+
+        assert!(!done(control.create_snapshot(snapshot_of("v"), WAIT).await.unwrap()).is_made());
+        let refused = control.delete_snapshot(&snapshot, WAIT).await.unwrap_err();
+        assert_eq!(refused.kind(), Kind::Busy, "{}", refused.sentence());
+    });
+    machine.rig.host.forget_calls();
+
+    machine.life(async |stage| {
+        stage.until_free("v").await;
+
+        let calls = stage.rig.host.calls();
+        assert!(!calls.iter().any(|call| call.method == "copy_file"), "taken again");
+        stage.life.control.get_snapshot(&snapshot).await.expect("it is still there");
+        done(stage.life.control.delete_snapshot(&snapshot, WAIT).await.unwrap());
+        stage.assert_healthy().await;
+    });
 }

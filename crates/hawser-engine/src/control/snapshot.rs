@@ -132,6 +132,9 @@ pub(crate) async fn forward(
     job: &Job,
     wanted: &Wanted<'_>,
 ) -> Result<Answer> {
+    if let Some(taken) = told(world, wanted.id).await? {
+        return end(world, hold, taken).await;
+    }
     let volume = hold.record().await.volume;
     let ability = ability(world, &volume)?;
     let attempt = || format!("taking snapshot {} of {}", wanted.alias, volume.display_name());
@@ -157,10 +160,23 @@ pub(crate) async fn forward(
         let message = format!("the record of snapshot {} was changed meanwhile", wanted.alias);
         return Err(Error::new(Kind::Unavailable, message).with_outcome(Outcome::Unknown));
     }
-    hold.finish(|_| {}).await?;
-    let id = wanted.id.as_str();
-    world.events.tell(EventKind::SnapshotChanged, id, format!("{} was taken", wanted.alias));
-    Ok(Answer::Snapshot(Box::new(record.snapshot)))
+    end(world, hold, record.snapshot).await
+}
+
+/// The snapshot, where an earlier attempt came so far as to record it as ready. Who saw that may have
+/// begun to copy it: it is not taken again and not taken back.
+async fn told(world: &World, id: &SnapshotId) -> Result<Option<Snapshot>> {
+    let found = world.records.get::<SnapshotRecord>(&SnapshotRecord::key_of(id)).await?;
+    let snapshot = found.map(|(record, _)| record.snapshot);
+    Ok(snapshot.filter(|snapshot| snapshot.state != SnapshotState::Creating))
+}
+
+/// Ends the operation of a snapshot that is ready: whatever fails, there is only forward.
+async fn end(world: &Arc<World>, hold: &Hold<VolumeRecord>, snapshot: Snapshot) -> Result<Answer> {
+    hold.finish(|_| {}).await.map_err(|error| error.with_outcome(Outcome::Unknown))?;
+    let message = format!("{} was taken", snapshot.alias);
+    world.events.tell(EventKind::SnapshotChanged, snapshot.id.as_str(), message);
+    Ok(Answer::Snapshot(Box::new(snapshot)))
 }
 
 /// What a snapshot has before it is taken.
@@ -230,6 +246,9 @@ pub(crate) async fn back(
     id: &SnapshotId,
     alias: &Alias,
 ) -> Result<()> {
+    if told(world, id).await?.is_some() {
+        return hold.finish(|_| {}).await;
+    }
     hold.turn_back().await?;
     let volume = hold.record().await.volume;
     let key = SnapshotRecord::key_of(id);
@@ -296,13 +315,14 @@ async fn refuse_if_in_use(world: &World, record: &SnapshotRecord) -> Result<()> 
         );
         return Err(Error::new(Kind::Busy, message));
     }
-    if snapshot.state == SnapshotState::Creating {
-        let key = VolumeRecord::key_of(&snapshot.volume);
-        if let Some((volume, _)) = world.records.get::<VolumeRecord>(&key).await?
-            && let Some(journal) = &volume.journal
-        {
-            return Err(busy(&subject(snapshot), journal));
-        }
+    // One that is ready may have its operation still, which ends when it finds the snapshot ready.
+    let is_its_own = |work: &Work| matches!(work, Work::CreateSnapshot { snapshot: taken, .. } if *taken == snapshot.id);
+    let key = VolumeRecord::key_of(&snapshot.volume);
+    if let Some((volume, _)) = world.records.get::<VolumeRecord>(&key).await?
+        && let Some(journal) = &volume.journal
+        && (snapshot.state == SnapshotState::Creating || is_its_own(&journal.work))
+    {
+        return Err(busy(&subject(snapshot), journal));
     }
     Ok(())
 }
