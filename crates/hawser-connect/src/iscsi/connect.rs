@@ -158,7 +158,9 @@ impl Connect<'_> {
             let sessions = Session::of(self.host.files(), &at.target)?;
             if sessions.iter().any(|session| hosts.contains(&session.host)) {
                 made.push(at);
-            } else if let Err(error) = self.leave().target(&at.target, at.before.as_slice()).await {
+            } else if let Err(error) =
+                self.leave().target(&at.target, at.before.as_slice(), &[]).await
+            {
                 tracing::warn!(target = %at.target, error = %error.sentence(),
                     "what a failed path left is still there");
                 made.push(at);
@@ -260,15 +262,22 @@ impl Tries for Connect<'_> {
         let files = host.files();
         let leave = self.leave();
         let mut disks = Vec::new();
-        for address in made.iter().filter_map(|at| at.device) {
-            disks.extend(ScsiDisk::find(files, address)?);
+        for at in made {
+            let Some(address) = at.device else { continue };
+            let notes = Notes::of(host, &Key::of(&at.target));
+            // Who came meanwhile may have a map of it already.
+            if !leave.is_anothers(&notes, &at.target, address)? {
+                disks.extend(ScsiDisk::find(files, address)?);
+            }
         }
         let back = TakeBack { host, disks: &disks, deadline: leave.deadline };
         let wwid = back.map().await?;
         for at in made {
             if at.made.claim || at.made.login {
-                leave.target(&at.target, at.before.as_slice()).await?;
-            } else if let Some(address) = at.device {
+                leave.target(&at.target, at.before.as_slice(), &[]).await?;
+            } else if let Some(address) = at.device
+                && disks.iter().any(|disk| disk.address == address)
+            {
                 scsi::delete_at(host, address, leave.deadline).await?;
             }
         }

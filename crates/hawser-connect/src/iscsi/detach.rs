@@ -14,6 +14,7 @@ use super::notes::{Claim, Key, Notes};
 use super::{record, recover};
 use crate::shared::release::Failures;
 use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk, Verdict};
+use crate::shared::users;
 use crate::shared::wait::Deadline;
 
 /// One detach.
@@ -34,6 +35,8 @@ struct Here {
     reused: Vec<(ScsiDisk, Names)>,
     /// Disks of other volumes under its number.
     others: Vec<Found>,
+    /// Those of them that an attach brought which was cut off while it tried a way, and nobody uses.
+    tried: Vec<Address>,
     /// Ways where something of it may be left, whether it has a disk or not.
     ways: Vec<Target>,
     wwid: Option<String>,
@@ -128,6 +131,17 @@ impl Disconnect<'_> {
             let names = expected.iter().find_map(|identity| Names::of_udev(&identity.value));
             here.wwid = names.map(|names| names.wwid());
         }
+        let of_a_try = |way: &Target| {
+            let tried = |claim: &Claim| claim.wwid.is_none() && claim.target == *way;
+            claims.iter().any(tried) && !self.volume.targets.contains(way)
+        };
+        for Found { target, disk, .. } in &here.others {
+            if of_a_try(target)
+                && users::refuse_used(self.host, &disk.disk, false, self.deadline).await.is_ok()
+            {
+                here.tried.push(disk.address);
+            }
+        }
         let claimed = |way: &Target| claims.iter().any(|claim| claim.target == *way);
         let other = |way: &Target| here.others.iter().any(|found| found.target == *way);
         here.ways = ways.into_iter().filter(|way| claimed(way) || !other(way)).collect();
@@ -138,6 +152,8 @@ impl Disconnect<'_> {
     /// that were made before a reboot. One at which another volume of ours is was not made for this one.
     fn ways(&self, claims: &[Claim]) -> Result<Vec<Target>> {
         let mut ways = look::ways(self.host, self.volume, claims)?;
+        let tried = claims.iter().map(|claim| claim.target.clone());
+        ways.extend(tried.filter(|way| !ways.contains(way)).collect::<Vec<_>>());
         if let (true, Some(given)) = (self.volume.discover, self.volume.targets.first()) {
             for portal in record::ours(self.host.files(), &given.iqn)? {
                 let way = Target { portal, ..given.clone() };
@@ -151,7 +167,7 @@ impl Disconnect<'_> {
             let known = self.volume.targets.contains(&way)
                 || claims.iter().any(|claim| claim.target == way);
             let notes = Notes::of(self.host, &Key::of(&way));
-            if known || !notes.is_way_of_others(&way, &self.volume.key)? {
+            if known || !notes.is_way_of_others(&way, &self.volume.key, None)? {
                 own.push(way);
             }
         }
@@ -163,6 +179,6 @@ impl Disconnect<'_> {
         let (host, volume, iface) = (self.host, &self.volume.key, &self.volume.iface);
         let leave = Leave { host, volume, iface, deadline: self.deadline };
         let spared: Vec<Address> = here.others.iter().map(|found| found.disk.address).collect();
-        join_all(here.ways.iter().map(|way| leave.target(way, &spared))).await
+        join_all(here.ways.iter().map(|way| leave.target(way, &spared, &here.tried))).await
     }
 }

@@ -12,7 +12,7 @@ use super::notes::{Key, Notes};
 use super::session::Session;
 use super::{kept, probe, record};
 use crate::shared::error::AttachError;
-use crate::shared::scsi::{self, Address};
+use crate::shared::scsi::{self, Address, ScsiDisk};
 use crate::shared::wait::{self, Deadline};
 
 /// How long a session may take to go.
@@ -43,8 +43,14 @@ pub(super) struct Leave<'a> {
 
 impl Leave<'_> {
     /// Takes everything of the volume away at one target; its devices are flushed and unused. What
-    /// stands under its number and is not its own is `spared`. True when anything was there.
-    pub(super) async fn target(&self, target: &Target, spared: &[Address]) -> Result<bool> {
+    /// stands under its number and is not its own is `spared`: so is what another volume of ours has
+    /// there. What of that is only `tried` keeps no session of ours. True when anything was there.
+    pub(super) async fn target(
+        &self,
+        target: &Target,
+        spared: &[Address],
+        tried: &[Address],
+    ) -> Result<bool> {
         let files = self.host.files();
         let key = Key::of(target);
         let notes = Notes::of(self.host, &key);
@@ -56,11 +62,16 @@ impl Leave<'_> {
         let mut left = false;
         let mut stays = needed;
         for session in self.sessions(target, &notes).await? {
-            let here = session.devices(files)?;
-            let (ours, others): (Vec<Address>, Vec<Address>) =
-                here.into_iter().partition(|a| a.lun == target.lun && !spared.contains(a));
+            let (mut ours, mut others) = (Vec::new(), Vec::new());
+            for address in session.devices(files)? {
+                let is_own = address.lun == target.lun && !spared.contains(&address);
+                match is_own && !self.is_anothers(&notes, target, address)? {
+                    true => ours.push(address),
+                    false => others.push(address),
+                }
+            }
             let is_ours = notes.is_ours(&session)?;
-            if is_ours && !needed && others.is_empty() {
+            if is_ours && !needed && others.iter().all(|address| tried.contains(address)) {
                 self.logout(&session).await?;
                 left = true;
                 continue;
@@ -78,6 +89,20 @@ impl Leave<'_> {
         left |= notes.drop_claim(self.volume).await?;
         notes.sweep().await?;
         Ok(left)
+    }
+
+    /// True when another volume of ours has the disk at this way, or is about to find it there.
+    pub(super) fn is_anothers(
+        &self,
+        notes: &Notes<'_>,
+        target: &Target,
+        address: Address,
+    ) -> Result<bool> {
+        let files = self.host.files();
+        let disk = ScsiDisk::find(files, address)?;
+        let names = disk.map(|disk| disk.remembered(files)).transpose()?.flatten();
+        let wwid = names.map(|names| names.wwid());
+        notes.is_way_of_others(target, self.volume, wwid.as_deref())
     }
 
     /// The sessions with a target, also the one that a login is about to make whose caller died:

@@ -20,7 +20,8 @@ pub(super) struct Found {
 }
 
 /// Every way to a volume that this host knows of: those that were given, those that were found when
-/// it was attached, and, where only one was given, those of sessions with the same target.
+/// it was attached, and, where only one was given, those of sessions with the same target. One that was
+/// only tried may lead to anybody's volume.
 pub(super) fn ways(host: &dyn Host, volume: &Volume, claims: &[Claim]) -> Result<Vec<Target>> {
     let mut ways = volume.targets.clone();
     let mut add = |target: Target| {
@@ -28,7 +29,8 @@ pub(super) fn ways(host: &dyn Host, volume: &Volume, claims: &[Claim]) -> Result
             ways.push(target);
         }
     };
-    claims.iter().map(|claim| claim.target.clone()).for_each(&mut add);
+    let found = claims.iter().filter(|claim| claim.wwid.is_some());
+    found.map(|claim| claim.target.clone()).for_each(&mut add);
     if let (true, Some(given)) = (volume.discover, volume.targets.first()) {
         for session in Session::named(host.files(), |iqn| iqn == given.iqn)? {
             if session.transport == given.transport {

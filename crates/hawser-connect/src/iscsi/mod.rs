@@ -68,7 +68,7 @@ use connect::Connect;
 use data::Transport;
 use detach::Disconnect;
 use look::Found;
-use notes::Notes;
+use notes::{Claim, Notes};
 
 use crate::shared::error::AttachError;
 use crate::shared::modules;
@@ -241,10 +241,11 @@ impl Connector for Iscsi {
             }
         }
         for target in &ways {
-            // A way that led nowhere when the volume was attached has no claim.
+            // A way that led nowhere when the volume was attached has no claim, or one of a try.
             let given =
                 record.attach.multipath != Multipath::Off && volume.targets.contains(target);
-            let wanted = given || claims.iter().any(|claim| claim.target == *target);
+            let claimed = |claim: &Claim| claim.wwid.is_some() && claim.target == *target;
+            let wanted = given || claims.iter().any(claimed);
             if wanted && !found.iter().any(|found| found.target == *target) {
                 problems.push(format!("the path over {target} is missing"));
             }

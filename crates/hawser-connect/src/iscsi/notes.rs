@@ -146,14 +146,25 @@ impl<'a> Notes<'a> {
         Ok(names.iter().any(|name| name.starts_with(CLAIM) && *name != ours))
     }
 
-    /// True when another volume of ours is at this very way: under another name it is the same one.
-    pub(super) fn is_way_of_others(&self, way: &Target, volume: &str) -> Result<bool> {
+    /// True when another volume of ours is, or is looked for, at this very way. Where it is known what
+    /// is there now, a claim of something else is of a volume that was there before.
+    pub(super) fn is_way_of_others(
+        &self,
+        way: &Target,
+        volume: &str,
+        there: Option<&str>,
+    ) -> Result<bool> {
         let files = self.host.files();
         let ours = claim_name(volume);
+        let is_there = |claim: &Claim| match (claim.wwid.as_deref(), there) {
+            (Some(claimed), Some(there)) => claimed == there,
+            (None, _) | (_, None) => true,
+        };
         for name in files.list(&self.folder)? {
             if name.starts_with(CLAIM)
                 && name != ours
-                && read::<Claim>(files, &self.folder.join(name))?.is_some_and(|c| c.target == *way)
+                && read::<Claim>(files, &self.folder.join(name))?
+                    .is_some_and(|claim| claim.target == *way && is_there(&claim))
             {
                 return Ok(true);
             }

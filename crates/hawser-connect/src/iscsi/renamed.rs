@@ -5,6 +5,8 @@
 //! tells. So these ways are tried when the volume is known, and one that leads to another volume is
 //! left as it was and is no error: nobody said that the volume is there.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use hawser_core::attach::Identity;
 
@@ -12,6 +14,10 @@ use super::connect::{Connect, MadeAt};
 use super::data::Target;
 use super::notes::Claim;
 use crate::shared::scsi::{Path, Tries};
+
+/// How long all tries may take together: the volume is there without them, and a target that does not
+/// have it shows nothing for as long as anybody waits.
+const A_TRY: Duration = Duration::from_secs(10);
 
 impl Connect<'_> {
     /// The ways to the volume for certain, and those that are tried: under names that nobody gave and
@@ -34,31 +40,31 @@ impl Connect<'_> {
         let Some((_, names)) = paths.first() else { return };
         let mut volume = self.volume.clone();
         volume.expected.push(Identity::new("wwid", names.wwid()));
-        let same = Connect { volume: &volume, ..*self };
-        let tries = ways.iter().map(|way| {
-            let same = &same;
-            async move {
-                let mut at = same.begin(way);
-                let path = same.path(way, &mut at).await;
-                (way, at, path)
+        let same = Connect { volume: &volume, deadline: self.deadline.within(A_TRY), ..*self };
+        for (at, path) in join_all(ways.iter().map(|way| same.try_way(way))).await {
+            paths.extend(path);
+            made.extend(at);
+        }
+    }
+
+    /// The path over a way, if it is one, and what was made for it. What was made for another volume
+    /// is taken back at once: whoever that belongs to may come to use it.
+    async fn try_way(&self, way: &Target) -> (Option<MadeAt>, Option<Path>) {
+        let mut at = self.begin(way);
+        let error = match self.path(way, &mut at).await {
+            Ok(path) => return (Some(at), Some(path)),
+            Err(error) => error,
+        };
+        tracing::info!(%way, error = %error.sentence(), "no way to the volume");
+        if !Self::is_anything(&at) {
+            return (None, None);
+        }
+        match self.take_back(std::slice::from_ref(&at)).await {
+            Ok(()) => (None, None),
+            Err(error) => {
+                tracing::warn!(%way, error = %error.sentence(), "what a try left is still there");
+                (Some(at), None)
             }
-        });
-        for (way, at, path) in join_all(tries).await {
-            match path {
-                Ok(path) => paths.push(path),
-                Err(error) => {
-                    tracing::info!(%way, error = %error.sentence(), "no way to the volume");
-                    if !Self::is_anything(&at) {
-                        continue;
-                    }
-                    match self.take_back(std::slice::from_ref(&at)).await {
-                        Ok(()) => continue,
-                        Err(error) => tracing::warn!(%way, error = %error.sentence(),
-                            "what a try left is still there"),
-                    }
-                }
-            }
-            made.push(at);
         }
     }
 }

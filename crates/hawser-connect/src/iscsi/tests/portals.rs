@@ -80,6 +80,56 @@ async fn another_target_at_another_portal_does_not_spoil_the_attach() {
     assert_eq!(before.difference(&rig.host.snapshot()), "");
 }
 
+/// The volume that is behind the other name.
+fn theirs(portal: &str) -> ConnectionInfo {
+    let mut info = info(json!({
+        "target_portal": portal, "target_iqn": THEIRS, "target_lun": 1, "volume_id": "v2",
+    }));
+    info.identity = None;
+    info
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_finds_the_volume_of_another_attach_leaves_it_its_device() {
+    let (rig, portals) = beside(&[1], |storage| storage.other.clone());
+    let theirs = theirs(&portals[1]);
+    let attach = Attach { multipath: Multipath::Wanted, ..Attach::default() };
+    for early in 0..40 {
+        // Both at once, the other one a little later each time.
+        let (host, other) = (&rig.host, &theirs);
+        let later = async {
+            tokio::time::sleep(Duration::from_millis(early * 25)).await;
+            Iscsi.connect(host, other, &attach).await
+        };
+        let (ours, attached) = tokio::join!(rig.connect(), later);
+
+        let (ours, attached) = (ours.unwrap(), attached.unwrap());
+        let device = attached.get().path();
+        let still = Iscsi.lookup(host, other).await.unwrap();
+        assert_eq!(still.as_ref().map(Attached::path), Some(device), "at {early}");
+        let record = AttachRecord { info: other.clone(), ..rig.record(attached.get()) };
+        Iscsi.disconnect(host, &record, &Detach::default()).await.unwrap();
+        rig.disconnect(&rig.record(ours.get())).await.unwrap();
+        assert_eq!(names(&rig), [], "at {early}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_try_brought_that_was_cut_off_goes_with_the_volume() {
+    let (rig, _) = beside(&[1], |storage| storage.other.clone());
+    let before = rig.host.snapshot();
+    let mut cut = 0;
+    for after in 0..400 {
+        let limit = Duration::from_millis(after * 5);
+        let Err(_) = tokio::time::timeout(limit, rig.connect()).await else { break };
+        cut += 1;
+        let again = rig.connect().await.unwrap();
+        rig.disconnect(&rig.record(again.get())).await.unwrap();
+        assert_eq!(before.difference(&rig.host.snapshot()), "", "cut off after {limit:?}");
+    }
+    assert!(cut > 0, "never cut off");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_detach_leaves_the_credentials_of_a_discovery_that_goes_on() {
     let rig = discovered();
