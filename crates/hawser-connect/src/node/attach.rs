@@ -48,9 +48,13 @@ impl NodeHalf {
         // The device is there; the intent leads the retry to it.
         let unknown = |error: Error| error.with_outcome(Outcome::Unknown);
         // Nobody records the same device between the look and the record.
-        let _devices = self.registry.lock("devices").await.map_err(unknown)?;
+        let what = || "the look at who else has the device".to_owned();
+        let devices = within(deadline, what, self.registry.lock("devices")).await;
+        let devices = devices.map_err(unknown)?;
         let twin = self.twin(&record, change.get(), change.is_made()).await.map_err(unknown)?;
         if let Some(twin) = twin {
+            // The device that goes is recorded nowhere.
+            drop(devices);
             let (back, refusal) = (twin.takes_back, twin.refusal.into());
             return Err(self.let_go(connector, record, made, back, change, refusal).await);
         }
