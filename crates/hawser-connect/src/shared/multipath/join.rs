@@ -11,7 +11,7 @@ use super::daemon::{self, Answer};
 use super::map::Map;
 use super::{remove, stop_waiting, wwids};
 use crate::shared::error::AttachError;
-use crate::shared::users::Whole;
+use crate::shared::users::{self, Whole};
 use crate::shared::wait::{Deadline, Pause};
 
 /// How long a map may take to appear, and to take one more of its paths.
@@ -188,7 +188,8 @@ enum Taken {
 /// Deals with a map of this volume that an earlier attach left without a path that works: new paths
 /// would join it, and with them whatever still waits in it. Nobody has it open: it goes. Somebody
 /// has: the attach is refused. A program of udev's rules that began to read it when its last path
-/// went would keep it for ever: it is told that there is no path.
+/// went would keep it for ever: it is told that there is no path. Not where nobody is seen who has it
+/// open: a writer that was killed and waits for its last write has no descriptors any more.
 pub(crate) async fn clear_leftover(host: &dyn Host, wwid: &str, deadline: Deadline) -> Result<()> {
     let Some(map) = Map::of_wwid(host.files(), wwid)? else { return Ok(()) };
     if map.usable(host).await? > 0 {
@@ -197,7 +198,8 @@ pub(crate) async fn clear_leftover(host: &dyn Host, wwid: &str, deadline: Deadli
     tracing::warn!(map = %map.name, "a map without a path that works is in the way of its volume");
     remove::refuse_used(host, &map, false, deadline).await?;
     match remove::remove(host, &map, deadline.within(A_LOOK)).await {
-        Err(error) if error.kind() == Kind::Busy => {}
+        Err(error)
+            if error.kind() == Kind::Busy && users::is_read_by_udev(host, &map.disk).await? => {}
         done => return done,
     }
     // Asked once more: from here on a reader gets an error.
