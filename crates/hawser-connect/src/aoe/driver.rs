@@ -14,6 +14,7 @@ use super::data::Target;
 use super::error::AoeError;
 use super::ident::{Ident, LENGTH};
 use crate::shared::error::AttachError;
+use crate::shared::users;
 use crate::shared::wait::{self, Deadline};
 
 /// How long a write to the driver may take; it sends a packet.
@@ -84,7 +85,7 @@ impl Driver<'_> {
     pub(super) async fn forget(&self, deadline: Deadline) -> Result<()> {
         let disk = self.target.disk();
         let mut events = self.host.events().subscribe();
-        self.let_udev_look(&mut *events, deadline).await?;
+        self.let_it_rest(&mut *events, deadline.within(LATE)).await?;
         let before = disk.attribute(self.host.files(), "diskseq")?;
         let name = format!("{}\0", self.target.name());
         let told = self.tell("flush", name.as_bytes(), WRITE).await;
@@ -105,16 +106,19 @@ impl Driver<'_> {
         }
     }
 
-    /// Waits until udev has read a device that is new. The driver of Linux 6.12 may stop for ever when
-    /// it is told to forget a device that is read for the first time at that moment.
-    async fn let_udev_look(&self, events: &mut dyn DeviceEvents, deadline: Deadline) -> Result<()> {
-        let disk = self.target.disk();
-        wait::until(events, deadline.within(LATE), async || {
-            let done = !self.is_there()? || disk.is_known_to_udev(self.host.files())?;
+    /// Waits until udev has read a device, and nothing that was asked of it is under way. The driver of
+    /// Linux 6.12 waits for that with a lock held that the answers need: it stops for ever, and its
+    /// processor with it.
+    async fn let_it_rest(&self, events: &mut dyn DeviceEvents, deadline: Deadline) -> Result<()> {
+        let (disk, files) = (self.target.disk(), self.host.files());
+        let known = async || {
+            let done = !self.is_there()? || disk.is_known_to_udev(files)?;
             Ok(done.then_some(()))
-        })
-        .await
-        .map(drop)
+        };
+        wait::until(&mut *events, deadline, known).await?;
+        users::wait_for_udev(self.host, &disk, deadline).await?;
+        let quiet = async || Ok(disk.is_quiet(files)?.then_some(()));
+        wait::until(events, deadline, quiet).await.map(drop)
     }
 
     async fn tell(&self, file: &str, words: &[u8], limit: Duration) -> Result<()> {

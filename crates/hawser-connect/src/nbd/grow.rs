@@ -103,9 +103,7 @@ impl Grow<'_> {
     async fn find_quiet_moment(&self, deadline: Deadline) -> Result<()> {
         users::wait_for_udev(self.host, &self.device.disk, deadline).await?;
         for _ in 0..LOOKS {
-            let under_way = self.device.disk.attribute(self.host.files(), "inflight")?;
-            let busy = |counts: &str| counts.split_whitespace().any(|count| count != "0");
-            if !under_way.as_deref().is_some_and(busy) {
+            if self.device.disk.is_quiet(self.host.files())? {
                 break;
             }
             tokio::task::yield_now().await;

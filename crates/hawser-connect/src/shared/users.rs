@@ -86,6 +86,12 @@ impl Whole {
         Ok(files.resolve(&entry)?.is_some())
     }
 
+    /// True when no request to it is under way, as far as the kernel counts them.
+    pub(crate) fn is_quiet(&self, files: &dyn Files) -> Result<bool> {
+        let counts = self.attribute(files, "inflight")?.unwrap_or_default();
+        Ok(counts.split_whitespace().all(|count| count == "0"))
+    }
+
     /// The disk and its partitions: folder, and device number.
     fn parts(&self, files: &dyn Files) -> Result<Vec<(PathBuf, (u32, u32))>> {
         let whole = self.folder();
@@ -237,6 +243,14 @@ async fn refuse_openers(
 pub(crate) async fn wait_for_udev(host: &dyn Host, disk: &Whole, deadline: Deadline) -> Result<()> {
     let parts = disk.parts(host.files())?;
     openers_beside_udev(host, &parts, deadline).await.map(drop)
+}
+
+/// True when somebody is seen who has a disk open, and it is only udev.
+pub(crate) async fn is_read_by_udev(host: &dyn Host, disk: &Whole) -> Result<bool> {
+    let parts = disk.parts(host.files())?;
+    let numbers: Vec<_> = parts.iter().map(|(_, number)| *number).collect();
+    let found = openers(&numbers).await;
+    Ok(!found.is_empty() && found.iter().all(Opener::is_udev))
 }
 
 /// Who has a disk open as soon as it is not only udev, or a call of our own that was given up and is

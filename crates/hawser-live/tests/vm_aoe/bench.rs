@@ -3,10 +3,11 @@
 
 use std::fs;
 use std::thread;
+use std::time::Duration;
 
 use hawser_live::lab::guest::aoe::{Ether, Vblade};
 use hawser_live::lab::guest::faults::Asked;
-use hawser_live::lab::guest::{Leftovers, cmd};
+use hawser_live::lab::guest::{Leftovers, cmd, settle, wait_for};
 use serde_json::{Value, json};
 
 pub(crate) const MOUNT: &str = "/mnt/aoe";
@@ -47,8 +48,20 @@ impl Bench {
     }
 }
 
-/// Makes the driver forget what nobody uses: a target that answers late makes a device by itself.
+/// Makes the driver forget what nobody uses: a target that answers late makes a device by itself. The
+/// driver of Linux 6.12 stops for ever where such a device is read at that moment.
 pub(crate) fn flush() {
+    settle();
+    wait_for("the devices to rest", Duration::from_secs(30), || {
+        let disks = fs::read_dir("/sys/block").unwrap().flatten();
+        let mut ours =
+            disks.filter(|disk| disk.file_name().to_string_lossy().starts_with("etherd"));
+        let rests = |disk: fs::DirEntry| {
+            let counts = fs::read_to_string(disk.path().join("inflight")).unwrap_or_default();
+            counts.split_whitespace().all(|count| count == "0")
+        };
+        ours.all(rests).then_some(())
+    });
     let _ = fs::write("/dev/etherd/flush", "all");
 }
 
