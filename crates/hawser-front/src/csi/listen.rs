@@ -76,7 +76,7 @@ impl Socket {
 }
 
 /// Removes a socket on which nobody listens.
-fn make_room(path: &Path) -> Result<(), CsiError> {
+pub(super) fn make_room(path: &Path) -> Result<(), CsiError> {
     let broken = |source| CsiError::Socket { path: path.to_owned(), source };
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

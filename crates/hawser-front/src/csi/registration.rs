@@ -19,7 +19,7 @@ use tracing::{error, info};
 
 use super::driver::Driver;
 use super::error::{CsiError, cut};
-use super::listen::Socket;
+use super::listen::{Socket, make_room};
 use super::settings::Registration;
 
 /// The version of the protocol between a kubelet and its drivers; not that of CSI.
@@ -45,6 +45,7 @@ impl KubeletAnswer {
 pub(super) async fn run(driver: &Arc<Driver>, stop: CancellationToken) -> Result<()> {
     let Some(registration) = &driver.settings.registration else { return Ok(()) };
     let path = registration.folder.join(socket_name(driver.settings.driver.name()));
+    make_room(&registration.folder.join(name_of_others(driver.settings.driver.name())))?;
     let socket = Socket::bind(&path)?;
     let service = RegistrarService { driver: driver.clone(), registration: registration.clone() };
     Server::builder()
@@ -58,6 +59,12 @@ pub(super) async fn run(driver: &Arc<Driver>, stop: CancellationToken) -> Result
 /// slashes as %2F, as the name of the host. Of such a name HTTP allows only what stands before an @.
 fn socket_name(driver: &str) -> String {
     format!("{driver}@reg.sock")
+}
+
+/// The name by which node-driver-registrar listens for a driver. One that was killed leaves it, and the
+/// kubelet keeps to it: two sockets of one driver are one too many for it.
+fn name_of_others(driver: &str) -> String {
+    format!("{driver}-reg.sock")
 }
 
 struct RegistrarService {

@@ -100,6 +100,11 @@ impl ClusterError {
         self.status() == Some(429)
     }
 
+    /// True when the API server, or a policy of the cluster, does not take it however often it is sent.
+    pub(super) fn is_refused(&self) -> bool {
+        matches!(self.status(), Some(400 | 403 | 422))
+    }
+
     /// True when the object is not as the change expected it, or is there already.
     pub(super) fn is_conflict(&self) -> bool {
         self.status() == Some(409) || self.is_of_another()

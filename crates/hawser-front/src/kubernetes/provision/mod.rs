@@ -213,7 +213,8 @@ impl Provisioner {
     /// Writes down the volume that was made, and binds it.
     async fn hand_over(&self, claim: &Claim, object: &Value) -> Result<(), ClusterError> {
         bind::name(&self.office, claim).await?;
-        bind::write(&self.office, object).await?;
+        let written = bind::write(&self.office, object).await;
+        written.inspect_err(|error| self.tell_refused(claim, error))?;
         // Something names it now, and it goes with that, or stays as that says.
         self.begun.end(&claim.key());
         bind::finish(&self.office, claim, self.marked_late.turn(&claim.key())).await?;

@@ -16,8 +16,9 @@ use crate::kubernetes::queue::Next;
 /// How soon a claim is looked at again that somebody else is at.
 const SOON: Duration = Duration::from_secs(1);
 
-/// When to try again what comes after its volume was made. No user is told: the claim has its volume,
-/// and may be bound by the time that they read it.
+/// When to try again what comes after its volume was made. No user is told, but of what does not pass
+/// by itself ([`Provisioner::tell_refused`]): the claim has its volume, and may be bound by the time that
+/// they read it.
 pub(super) fn again(claim: &Claim, done: Result<(), ClusterError>) -> Next {
     let Err(error) = done else { return Next::Done };
     if is_changed(&error) {
@@ -67,6 +68,15 @@ impl Provisioner {
         warn!(claim = %key, reason, "no volume yet");
         self.office.events.warning(About::of(claim), "ProvisioningFailed", reason);
         Next::Retry
+    }
+
+    /// Says why the volume that was made has no object, where that does not pass by itself: a policy of
+    /// the cluster may be against it. Without an object nothing is bound meanwhile.
+    pub(super) fn tell_refused(&self, claim: &Claim, error: &ClusterError) {
+        if error.is_refused() {
+            let reason = error.sentence();
+            self.office.events.warning(About::of(claim), "ProvisioningFailed", reason);
+        }
     }
 
     /// Lets the scheduler choose another node: this one has no room, or is gone.

@@ -51,6 +51,19 @@ async fn trouble_after_the_volume_was_made_is_not_told_to_users() {
     rig.stop().await;
 }
 
+/// Only the administrator of the cluster can help, and nothing else says so.
+#[tokio::test(start_paused = true)]
+async fn a_policy_against_the_volumes_object_is_told() {
+    let mut rig = Rig::running();
+    rig.class("gold", DRIVER);
+    rig.api.fail(usize::MAX, Method::POST, "persistentvolumes", Fault::Refused(422));
+
+    rig.claim("data", "gold", DRIVER);
+
+    assert!(rig.api.until(|api| !warnings(api).is_empty()).await, "nobody is told");
+    rig.stop().await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_api_server_with_too_much_to_do_is_no_failure_of_a_claim() {
     let mut rig = Rig::running();
