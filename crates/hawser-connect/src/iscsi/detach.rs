@@ -11,6 +11,7 @@ use super::discovery;
 use super::leave::Leave;
 use super::look::{self, Found};
 use super::notes::{Claim, Key, Notes};
+use super::session::Session;
 use super::{record, recover};
 use crate::shared::release::Failures;
 use crate::shared::scsi::{self, Address, Names, Release, ScsiDisk, Verdict};
@@ -70,6 +71,9 @@ impl Disconnect<'_> {
             }
         }
         something |= release.settle(&mut failures).await?;
+        if self.volume.discover {
+            something |= self.sweep().await?;
+        }
         for target in &self.volume.targets {
             something |= discovery::clear(self.host, &target.portal, self.deadline).await?;
         }
@@ -172,6 +176,26 @@ impl Disconnect<'_> {
             }
         }
         Ok(own)
+    }
+
+    /// Removes records of ours that nobody needs: with a reboot went all sessions, and what told of the
+    /// names under which the volume was tried.
+    async fn sweep(&self) -> Result<bool> {
+        let files = self.host.files();
+        let Some(given) = self.volume.targets.first() else { return Ok(false) };
+        let (volume, iface) = (&self.volume.key, &self.volume.iface);
+        let leave = Leave { host: self.host, volume, iface, deadline: self.deadline };
+        let mut swept = false;
+        for iqn in record::targets(files)? {
+            for portal in record::ours(files, &iqn)? {
+                let target = Target { iqn: iqn.clone(), portal, ..given.clone() };
+                let notes = Notes::of(self.host, &Key::of(&target));
+                if !notes.are_there()? && Session::of(files, &target)?.is_empty() {
+                    swept |= leave.target(&target, &[], &[]).await?;
+                }
+            }
+        }
+        Ok(swept)
     }
 
     /// Leaves every target, all at once.

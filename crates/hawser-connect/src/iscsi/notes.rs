@@ -120,6 +120,11 @@ impl<'a> Notes<'a> {
         Ok(claims)
     }
 
+    /// True when anything is remembered.
+    pub(super) fn are_there(&self) -> Result<bool> {
+        Ok(self.host.files().resolve(&self.folder)?.is_some())
+    }
+
     /// The claim of a volume.
     pub(super) fn claim(&self, volume: &str) -> Result<Option<Claim>> {
         read(self.host.files(), &self.folder.join(claim_name(volume)))

@@ -8,7 +8,7 @@
 //! The database has a lock, which is a link that a killed process leaves behind and everybody then
 //! waits half a minute for. It is not taken: a record appears under its name complete or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -125,6 +125,15 @@ pub(super) fn ours(files: &dyn Files, iqn: &str) -> Result<Vec<Portal>> {
         }
     }
     Ok(portals)
+}
+
+/// The targets of which there are records.
+pub(super) fn targets(files: &dyn Files) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for root in ROOTS {
+        names.extend(files.list(&Path::new(root).join("nodes"))?);
+    }
+    Ok(names)
 }
 
 /// Puts a record in place for a login. A record of somebody else is kept in the notes and comes

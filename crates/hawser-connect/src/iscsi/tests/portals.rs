@@ -11,7 +11,10 @@ const THEIRS: &str = "iqn.2020-01.org.example:t2";
 
 /// A storage system that has our target at one of two portals, and another target where `theirs`
 /// says, with a volume under the same number.
-fn beside(theirs: &[usize], lun: impl Fn(&Storage) -> Lun) -> (ConnectorRig, Vec<String>) {
+pub(super) fn beside(
+    theirs: &[usize],
+    lun: impl Fn(&Storage) -> Lun,
+) -> (ConnectorRig, Vec<String>) {
     let host = FakeHost::new();
     iscsi::install(&host);
     multipath::install(&host);
@@ -28,7 +31,11 @@ fn beside(theirs: &[usize], lun: impl Fn(&Storage) -> Lun) -> (ConnectorRig, Vec
     iscsi::list_all(storage.host.kernel());
     storage.host.kernel().multipathd(FindMultipaths::Strict);
     let data = one_way(&portals[0]);
-    let mut rig = storage.rig(data);
+    let (target, other) = (storage.target.clone(), storage.other.clone());
+    let mut rig = storage.rig(data).on_swap(move |_| {
+        target.show(1, &other);
+        second.show(1, &other);
+    });
     rig.info.identity = None;
     rig.attach = Attach { multipath: Multipath::Wanted, ..Attach::default() };
     (rig, portals)
@@ -93,41 +100,41 @@ fn theirs(portal: &str) -> ConnectionInfo {
 async fn a_try_that_finds_the_volume_of_another_attach_leaves_it_its_device() {
     let (rig, portals) = beside(&[1], |storage| storage.other.clone());
     let theirs = theirs(&portals[1]);
-    let attach = Attach { multipath: Multipath::Wanted, ..Attach::default() };
-    for early in 0..40 {
-        // Both at once, the other one a little later each time.
-        let (host, other) = (&rig.host, &theirs);
-        let later = async {
-            tokio::time::sleep(Duration::from_millis(early * 25)).await;
-            Iscsi.connect(host, other, &attach).await
-        };
-        let (ours, attached) = tokio::join!(rig.connect(), later);
+    let (host, attach) = (&rig.host, Attach::default());
+    let attached = Iscsi.connect(host, &theirs, &attach).await.unwrap().into_inner();
+    // An attach of ours, which tries that way too, has not looked yet at what is there.
+    let volume = crate::iscsi::data::read(&theirs).unwrap();
+    let way = &volume.targets[0];
+    let key = notes::Key::of(way);
+    let claim = notes::Claim { target: way.clone(), wwid: None };
+    Notes::of(host, &key).set_claim("ours", &claim).await.unwrap();
+    let deadline = Deadline::after(Duration::from_secs(30));
+    let leave = leave::Leave { host, volume: "ours", iface: "default", deadline };
 
-        let (ours, attached) = (ours.unwrap(), attached.unwrap());
-        let device = attached.get().path();
-        let still = Iscsi.lookup(host, other).await.unwrap();
-        assert_eq!(still.as_ref().map(Attached::path), Some(device), "at {early}");
-        let record = AttachRecord { info: other.clone(), ..rig.record(attached.get()) };
-        Iscsi.disconnect(host, &record, &Detach::default()).await.unwrap();
-        rig.disconnect(&rig.record(ours.get())).await.unwrap();
-        assert_eq!(names(&rig), [], "at {early}");
-    }
+    leave.target(way, &[], &[]).await.unwrap();
+
+    let still = Iscsi.lookup(host, &theirs).await.unwrap();
+    assert_eq!(still.as_ref().map(Attached::path), Some(attached.path()));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_try_brought_that_was_cut_off_goes_with_the_volume() {
-    let (rig, _) = beside(&[1], |storage| storage.other.clone());
-    let before = rig.host.snapshot();
-    let mut cut = 0;
-    for after in 0..400 {
-        let limit = Duration::from_millis(after * 5);
-        let Err(_) = tokio::time::timeout(limit, rig.connect()).await else { break };
-        cut += 1;
-        let again = rig.connect().await.unwrap();
-        rig.disconnect(&rig.record(again.get())).await.unwrap();
-        assert_eq!(before.difference(&rig.host.snapshot()), "", "cut off after {limit:?}");
-    }
-    assert!(cut > 0, "never cut off");
+async fn a_target_without_the_volume_is_not_waited_for_as_long_as_the_volume() {
+    let (rig, portals) = beside(&[1], |storage| storage.other.clone());
+    let empty = listen_at(&rig, "iqn.2020-01.org.example:t3");
+    let begun = tokio::time::Instant::now();
+
+    let attached = rig.connect().await.unwrap();
+
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!(names(&rig), [(IQN.to_owned(), portals[0].clone())], "{empty} is left again");
+    rig.disconnect(&rig.record(attached.get())).await.unwrap();
+}
+
+/// A portal with a target of this name and no volume.
+fn listen_at(rig: &ConnectorRig, iqn: &str) -> String {
+    let portal = iscsi::listen(rig.host.kernel());
+    iscsi::add_portal(rig.host.kernel(), &portal, iqn, &Target::new());
+    portal
 }
 
 #[tokio::test(start_paused = true)]
