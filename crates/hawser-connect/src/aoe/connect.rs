@@ -1,5 +1,6 @@
 //! Attaching a target, and finding it attached.
 
+use std::path::Path;
 use std::time::Duration;
 
 use hawser_core::attach::Attached;
@@ -10,7 +11,7 @@ use hawser_core::{Change, Outcome};
 use tokio::time::Instant;
 
 use super::data::Target;
-use super::driver::{ANSWER, Driver, Note};
+use super::driver::{ANSWER, Driver, FOLDER, Note};
 use super::error::AoeError;
 use super::interfaces;
 use crate::shared::locks;
@@ -33,14 +34,17 @@ pub(super) struct Connect<'a> {
     pub(super) deadline: Deadline,
 }
 
-/// Waits for the target's lock.
+/// Waits for the target's lock, and for what a call of this process that was given up is still telling
+/// the driver: that of Linux 6.12 may stop for ever when a device is used that it is about to forget.
 pub(super) async fn lock(
     host: &dyn Host,
     target: &Target,
     deadline: Deadline,
 ) -> Result<Box<dyn LockGuard>> {
     let name = format!("target-aoe-{}", target.name());
-    locks::alone(host, &name, &target.name(), deadline).await
+    let alone = locks::alone(host, &name, &target.name(), deadline).await?;
+    host.files().settled(Path::new(FOLDER)).await?;
+    Ok(alone)
 }
 
 /// What a failed attach has to take back.

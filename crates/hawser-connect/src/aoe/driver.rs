@@ -17,6 +17,8 @@ use crate::shared::error::AttachError;
 use crate::shared::users;
 use crate::shared::wait::{self, Deadline};
 
+/// Where the driver has its files.
+pub(super) const FOLDER: &str = "/dev/etherd";
 /// How long a write to the driver may take; it sends a packet.
 const WRITE: Duration = Duration::from_secs(10);
 /// How long a working device may take to read a block.
@@ -122,7 +124,7 @@ impl Driver<'_> {
     }
 
     async fn tell(&self, file: &str, words: &[u8], limit: Duration) -> Result<()> {
-        let path = Path::new("/dev/etherd").join(file);
+        let path = Path::new(FOLDER).join(file);
         let told = self.host.files().write(&path, words, limit).await;
         let attempt = || format!("telling the AoE driver: {file} {}", self.target.name());
         told.map_err(|error| AttachError::kernel(attempt())(error).into())

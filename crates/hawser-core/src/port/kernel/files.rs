@@ -69,7 +69,7 @@ pub trait Files: Send + Sync {
     async fn remove(&self, path: &Path) -> KernelResult<bool>;
 
     /// Waits for changes of files in this folder and in the folders in it, by [`Files::store`] and the
-    /// like, whose callers gave up waiting: they are made all the same. What processes that died while
+    /// like, and below `/dev` by [`Files::write`], whose callers gave up waiting: they are made all the same. What processes that died while
     /// they changed such a file left is removed.
     async fn settled(&self, folder: &Path) -> KernelResult<()>;
 
