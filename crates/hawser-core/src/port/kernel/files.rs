@@ -69,8 +69,8 @@ pub trait Files: Send + Sync {
     async fn remove(&self, path: &Path) -> KernelResult<bool>;
 
     /// Waits for changes of files in this folder and in the folders in it, by [`Files::store`] and the
-    /// like, and below `/dev` by [`Files::write`], whose callers gave up waiting: they are made all the same. What processes that died while
-    /// they changed such a file left is removed.
+    /// like, and below `/dev` by [`Files::write`], whose callers gave up waiting: they are made all the
+    /// same. What processes that died while they changed such a file left is removed.
     async fn settled(&self, folder: &Path) -> KernelResult<()>;
 
     /// A folder for notes of our own that go with a reboot, such as `/run/hawser`.
